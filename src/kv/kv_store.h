@@ -1,0 +1,78 @@
+// Stored KV by key: blobs on disk under the catalogue. Any doubt is a miss with its reason (DESIGN 4).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/result.h"
+#include "kv/catalogue.h"
+#include "kv/kv_block.h"
+
+namespace cento {
+
+enum class KvCodec : uint8_t { kRaw = 0, kLossless = 1 };
+const char* kv_codec_name(KvCodec codec);
+std::optional<KvCodec> find_kv_codec(std::string_view name);
+
+// What identifies a stored KV and what its header must say. Spans must outlive the call only.
+struct KvIdentity {
+  Hash fingerprint;                    // model
+  Hash layout;                         // kv_layout_id
+  KvShape shape;
+  KvKind kind = KvKind::kPrefix;
+  std::span<const int32_t> prefix_ids;   // the fixed prefix
+  std::span<const int32_t> context_ids;  // everything in front: prefix and stand-in context; == prefix_ids for kChunkPrefix, empty for kPrefix
+  std::span<const int32_t> ids;          // the rows stored
+};
+Hash kv_ids_hash(std::span<const int32_t> ids);
+Hash kv_key(const KvIdentity& identity);
+
+// An open, header-verified blob. Layers are read in any order, each verified (lengths, CRC-32C, decompressed size) before
+// anything is returned. One thread at a time; independent of the catalogue's connection.
+class KvReader {
+ public:
+  virtual ~KvReader() = default;
+  virtual uint64_t n_tokens() const = 0;
+  virtual const KvShape& shape() const = 0;
+  virtual const Hash& key() const = 0;
+  // Fills k and v, each shape.side_bytes(n_tokens) long; on an error their content is unspecified and must not be used.
+  virtual Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) = 0;
+  virtual uint64_t bytes_read() const = 0;
+};
+
+class KvStore {
+ public:
+  explicit KvStore(Catalogue& catalogue, FileSystem& fs = FileSystem::real());
+
+  // The stored KV of exactly this identity, header checked against it in full (token ids too). The error's message is the
+  // reason of the miss in a few words: "not stored", "file missing", "header checksum mismatch", "other model", ...
+  // A damaged or mismatching file is moved to DIR/set-aside/ and its row removed (not on a read-only store).
+  Result<std::unique_ptr<KvReader>> open(const KvIdentity& wanted);
+  // For a chunk whose context may be any: the row as find_kv gave it. Header checked against row and `ids`.
+  Result<std::unique_ptr<KvReader>> open_row(const KvRow& row, const KvIdentity& wanted);
+  // After a frame of an opened blob failed: sets the file aside.
+  void set_aside(const Hash& key, const std::string& reason);
+
+  // Writes blob, then row. Replaces. Errors: disk full and the like; nothing half-written is visible.
+  Result<KvRow> put(const KvIdentity& identity, const KvBlock& block, KvCodec codec, const std::optional<Hash>& chunk_hash);
+  Status remove(const Hash& key);   // row, then file
+
+  struct Leftovers { uint64_t files = 0, rows = 0, bytes = 0; };
+  Leftovers gc();                   // files without a row, rows without a file, temporary files older than an hour, rows of vanished chunks
+  struct Verified { uint64_t blobs = 0; std::vector<std::pair<Hash, std::string>> bad; };
+  Verified verify();                // reads every frame of every blob
+  std::string path_of(const Hash& key) const;  // DIR/kv/ab/abcdef....kv
+  Catalogue& catalogue() { return *catalogue_; }
+
+ private:
+  Catalogue* catalogue_;
+  FileSystem* fs_;
+};
+
+}  // namespace cento
