@@ -10,11 +10,13 @@ namespace cento {
 namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
+std::atomic<void (*)()> g_before{nullptr};
 
 void write_line(std::string_view prefix, std::string_view text) {
   std::string line(prefix);
   line += printable(text);
   line += '\n';
+  if (const auto before = g_before.load()) before();
   std::fwrite(line.data(), 1, line.size(), stderr);  // one call a line: lines of two threads do not mix
 }
 
@@ -22,6 +24,7 @@ void write_line(std::string_view prefix, std::string_view text) {
 
 void set_log_level(LogLevel level) { g_level = level; }
 LogLevel log_level() { return g_level; }
+void set_before_log(void (*hook)()) { g_before = hook; }
 
 void log_warning(std::string_view text) {
   if (log_level() >= LogLevel::kWarning) write_line("warning: ", text);

@@ -9,6 +9,8 @@ enum class LogLevel { kQuiet, kWarning, kInfo, kDebug };
 
 void set_log_level(LogLevel level);
 LogLevel log_level();
+// Called before each line, from the thread that writes it (it takes a progress bar off the screen); null: nothing.
+void set_before_log(void (*hook)());
 
 // One line each; control characters in `text` are shown as \xHH so that a file name cannot drive the terminal.
 void log_warning(std::string_view text);

@@ -20,10 +20,10 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
 
   // Asking for the side that is not there is our own mistake.
-  T& value() & { CHECK(ok()); return std::get<0>(state_); }
-  const T& value() const& { CHECK(ok()); return std::get<0>(state_); }
-  T&& value() && { CHECK(ok()); return std::get<0>(std::move(state_)); }
-  const Error& error() const { CHECK(!ok()); return std::get<1>(state_); }
+  T& value() & { CENTO_CHECK(ok()); return std::get<0>(state_); }
+  const T& value() const& { CENTO_CHECK(ok()); return std::get<0>(state_); }
+  T&& value() && { CENTO_CHECK(ok()); return std::get<0>(std::move(state_)); }
+  const Error& error() const { CENTO_CHECK(!ok()); return std::get<1>(state_); }
 
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
@@ -49,7 +49,7 @@ class [[nodiscard]] Status {
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const { CHECK(!ok()); return *error_; }
+  const Error& error() const { CENTO_CHECK(!ok()); return *error_; }
   void or_throw() const {
     if (error_) throw *error_;
   }

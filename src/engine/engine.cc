@@ -1,0 +1,88 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace cento {
+namespace {
+
+constexpr size_t kExtendRows = 512;  // rows of one pass of a long extension
+
+}  // namespace
+
+size_t Engine::resident_prefix(std::span<const int32_t> ids) const {
+  const size_t n = std::min(n_exact_, ids.size());
+  return static_cast<size_t>(std::mismatch(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(n), ids_.begin()).first - ids.begin());
+}
+
+std::variant<PipelineReport, SegmentFailure> Engine::prefill(PromptPlan& plan, const PipelineOptions& options, size_t reserve) {
+  const size_t n = plan.n_tokens(), limit = model_.config().context_max;
+  if (n + reserve > limit) {
+    throw Error{Code::kUsage,
+                "the prompt needs " + std::to_string(n) + " tokens and " + std::to_string(reserve) +
+                    " more for the answer, the model's context holds " + std::to_string(limit),
+                "", "ask for fewer sources (--top-k) or a shorter answer (--max-tokens)"};
+  }
+  const int32_t vocab = static_cast<int32_t>(model_.config().vocab);
+  size_t resident = 0;
+  for (const Segment& s : plan.segments) {
+    for (const int32_t id : s.ids) {
+      if (id < 0 || id >= vocab) throw Error{Code::kInternal, "token id " + std::to_string(id) + " is outside the vocabulary"};
+    }
+    if (s.from == SegmentFrom::kResident) resident += s.ids.size();
+  }
+  const std::vector<int32_t> ids = plan.ids();
+  CHECK(resident_prefix(ids) >= resident);
+  truncate(resident);
+  forward_.reserve(n + reserve, resident);
+  auto outcome = run_plan(plan, forward_, options);
+  const auto* report = std::get_if<PipelineReport>(&outcome);
+  if (report == nullptr || report->stopped) return outcome;
+  ids_ = ids;
+  n_exact_ = 0;
+  for (const Segment& s : plan.segments) {
+    if (s.from == SegmentFrom::kChunk && !s.ids.empty()) break;
+    n_exact_ += s.ids.size();
+  }
+  return outcome;
+}
+
+std::vector<float> Engine::extend(std::span<const int32_t> ids, bool all_logits) {
+  CHECK(!ids.empty());
+  const size_t start = ids_.size();
+  if (start + ids.size() > model_.config().context_max) {
+    throw Error{Code::kUsage, "the context of " + std::to_string(model_.config().context_max) + " tokens is full"};
+  }
+  forward_.reserve(start + ids.size(), start);
+  std::vector<float> logits;
+  for (size_t from = 0; from < ids.size(); from += kExtendRows) {
+    const auto slice = ids.subspan(from, std::min(kExtendRows, ids.size() - from));
+    std::vector<int32_t> pos(slice.size());
+    std::iota(pos.begin(), pos.end(), static_cast<int32_t>(start + from));
+    truncate(start + from);
+    forward_.begin(slice, pos);
+    for (uint32_t layer = 0; layer < forward_.shape().n_layers; ++layer) {
+      forward_.project(layer);
+      forward_.finish(layer, {}, 0);
+    }
+    if (all_logits) {
+      const std::vector<float> part = forward_.logits(0, slice.size());
+      logits.insert(logits.end(), part.begin(), part.end());
+    } else if (from + slice.size() == ids.size()) {
+      logits = forward_.logits(slice.size() - 1, 1);
+    }
+    const bool exact = n_exact_ == ids_.size();
+    ids_.insert(ids_.end(), slice.begin(), slice.end());
+    if (exact) n_exact_ = ids_.size();
+  }
+  return logits;
+}
+
+void Engine::truncate(size_t n_rows) {
+  if (n_rows < ids_.size()) ids_.resize(n_rows);
+  n_exact_ = std::min(n_exact_, ids_.size());
+}
+
+}  // namespace cento

@@ -1,0 +1,14 @@
+// How close two rows of logits are.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace cento {
+
+// KL(softmax(p) || softmax(q)) in nats, computed in double; p and q [V]. Not negative but for rounding, which is cut at 0.
+double kl_divergence(std::span<const float> p_logits, std::span<const float> q_logits);
+
+size_t argmax(std::span<const float> logits);  // first of equals; NaN never wins unless all are NaN
+
+}  // namespace cento

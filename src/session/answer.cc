@@ -1,0 +1,534 @@
+#include "session/answer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "blend/stand_in.h"
+#include "engine/engine.h"
+#include "engine/metrics.h"
+#include "kv/memory_kv.h"
+#include "session/chunk_kv.h"
+#include "session/gate.h"
+#include "session/identify.h"
+#include "session/prompt_layout.h"
+
+namespace cento {
+namespace {
+
+constexpr std::pair<PrefillMode, const char*> kModes[] = {{PrefillMode::kAuto, "auto"},
+                                                          {PrefillMode::kFull, "full"},
+                                                          {PrefillMode::kPrefix, "prefix"},
+                                                          {PrefillMode::kReuse, "reuse"},
+                                                          {PrefillMode::kBlend, "blend"}};
+
+constexpr size_t kVerifyRows = 16;  // logits of so many rows are alive at once while an answer is verified
+
+struct PromptChunk {
+  std::vector<int32_t> ids;
+  ChunkReport report;
+  std::unique_ptr<KvReader> kv;   // null: computed in place
+  bool exact_behind_prefix = false;
+};
+
+// What a prompt is made of, and how far its KV is known.
+struct Prompt {
+  std::vector<int32_t> prefix;
+  std::vector<PromptChunk> chunks;
+  std::vector<int32_t> question;
+  bool store_allowed = true;      // look up and keep the fixed prefix
+  bool prefix_failed = false;     // its stored KV turned out damaged while it was loaded: not tried again
+
+  size_t n_tokens() const {
+    size_t n = prefix.size() + question.size();
+    for (const PromptChunk& c : chunks) n += c.ids.size();
+    return n;
+  }
+  size_t n_hits() const {
+    return static_cast<size_t>(std::count_if(chunks.begin(), chunks.end(), [](const PromptChunk& c) { return c.kv != nullptr; }));
+  }
+};
+
+Segment fresh_segment(const std::vector<int32_t>& ids, std::string label) {
+  Segment s;
+  s.ids = ids;
+  s.label = std::move(label);
+  return s;
+}
+
+}  // namespace
+
+std::optional<PrefillMode> find_prefill_mode(std::string_view name) {
+  for (const auto& [mode, text] : kModes) {
+    if (name == text) return mode;
+  }
+  return std::nullopt;
+}
+
+const char* prefill_mode_name(PrefillMode mode) {
+  for (const auto& [m, text] : kModes) {
+    if (mode == m) return text;
+  }
+  return "?";
+}
+
+const std::string& default_system_text() {
+  static const std::string text =
+      "You answer questions from the passages that the user gives. Be brief and use the words and figures of the passages. "
+      "If the passages do not hold the answer, say that they do not.";
+  return text;
+}
+
+PromptFile parse_prompt_file(const std::string& json) {
+  const auto wrong = [](const std::string& what) {
+    throw Error{Code::kUsage, "prompt file: " + what, "", R"(give {"system": TEXT, "chunks": [TEXT, ...], "question": TEXT, "answer"?: TEXT})"};
+  };
+  const nlohmann::json j = nlohmann::json::parse(json, nullptr, false);
+  if (j.is_discarded() || !j.is_object()) wrong("not a JSON object");
+  const auto text = [&](const char* name, bool required) -> std::string {
+    if (!j.contains(name) || j[name].is_null()) {
+      if (required) wrong(std::string("\"") + name + "\" is missing");
+      return {};
+    }
+    if (!j[name].is_string()) wrong(std::string("\"") + name + "\" is not a text");
+    return j[name].get<std::string>();
+  };
+  const auto texts = [&](const char* name) {
+    std::vector<std::string> out;
+    if (!j.contains(name) || j[name].is_null()) return out;
+    if (!j[name].is_array()) wrong(std::string("\"") + name + "\" is not a list");
+    for (const auto& item : j[name]) {
+      if (!item.is_string()) wrong(std::string("\"") + name + "\" holds something that is not a text");
+      out.push_back(item.get<std::string>());
+    }
+    return out;
+  };
+  for (const auto& [key, value] : j.items()) {
+    static constexpr const char* kKnown[] = {"system", "chunks", "question", "answer", "stand_in"};
+    if (std::none_of(std::begin(kKnown), std::end(kKnown), [&](const char* k) { return key == k; })) wrong("unknown field \"" + key + "\"");
+  }
+  PromptFile p;
+  p.system = text("system", false);
+  p.chunks = texts("chunks");
+  p.question = text("question", true);
+  if (trim(p.question).empty()) wrong("\"question\" is empty");
+  if (j.contains("answer") && !j["answer"].is_null()) p.answer = text("answer", true);
+  p.stand_in = texts("stand_in");
+  return p;
+}
+
+struct Answerer::Impl {
+  Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in) : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
+    identify(model, store == nullptr ? nullptr : &store->catalogue());
+  }
+
+  Answer ask(const std::string& question, const AskOptions& options, const AskHooks& hooks);
+  Answer ask_prompt(const PromptFile& file, const AskOptions& options, const AskHooks& hooks);
+
+ private:
+  bool may_write() const { return store != nullptr && !store->catalogue().db().read_only(); }
+  std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer);
+  PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
+  void fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt, Answer& answer);
+  void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache);
+  PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
+  void take_back(PromptPlan& plan, Prompt& prompt);
+  PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve, Answer& answer);
+  void respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options, const AskHooks& hooks,
+               const Stopwatch& since_question, double excluded_ms, Answer& answer);
+  std::vector<int32_t> decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks, Answer& answer,
+                              const Stopwatch& since_question, double excluded_ms);
+  void keep_row(std::span<const float> logits, const AskOptions& options, Answer& answer);
+  void verify(const Prompt& prompt, const std::vector<int32_t>& answer_ids, Answer& answer);
+  void store_prefix(const Prompt& prompt, const KvBlock& block);
+
+  LoadedModel& model;
+  KvStore* store;
+  DocStore* docs;
+  Engine engine;
+};
+
+Answerer::Answerer(LoadedModel& model, KvStore* store, DocStore* docs) : impl_(std::make_unique<Impl>(model, store, docs)) {}
+Answerer::~Answerer() = default;
+Answer Answerer::ask(const std::string& question, const AskOptions& options, const AskHooks& hooks) { return impl_->ask(question, options, hooks); }
+Answer Answerer::ask_prompt(const PromptFile& prompt, const AskOptions& options, const AskHooks& hooks) {
+  return impl_->ask_prompt(prompt, options, hooks);
+}
+
+Answer Answerer::Impl::ask(const std::string& question, const AskOptions& options, const AskHooks& hooks) {
+  CHECK(docs != nullptr);
+  validate(options.sampler);
+  const Stopwatch watch;
+  if (trim(question).empty()) throw Error{Code::kUsage, "the question is empty"};
+  const auto collection = docs->find_collection(options.collection);
+  if (!collection) {
+    throw Error{Code::kInput, "no collection named '" + options.collection + "'", docs->catalogue().db().path(), "run `cento index FOLDER` first"};
+  }
+  Answer answer;
+  answer.timings.load_model_ms = model.load_ms();
+  const std::vector<Hit> hits = find_chunks(collection->id, question, options, answer);
+  answer.timings.retrieve_ms = watch.ms();
+  if (hits.empty()) {
+    answer.not_found = true;
+    answer.finish_reason = "not_found";
+    return answer;
+  }
+  const PromptLayout layout(model, options.system.empty() ? default_system_text() : options.system);
+  Prompt prompt;
+  prompt.prefix = layout.prefix();
+  prompt.question = layout.question(question);
+  const bool wanted = options.prefill != PrefillMode::kFull && options.prefill != PrefillMode::kPrefix;
+  for (const Hit& hit : hits) {
+    const auto row = docs->chunk(hit.chunk_id);
+    if (!row) continue;  // removed by another process since it was found
+    const std::vector<ChunkPlace> places = docs->places(collection->id, hit.chunk_id);
+    if (places.empty()) continue;
+    PromptChunk chunk = lookup(layout, *row, wanted);
+    chunk.report.source = places[0].path;
+    answer.citations.push_back({answer.citations.size() + 1, places[0].path, places[0].line_from, places[0].line_to,
+                                row->hash.short_hex(), hit.score, row->body});
+    prompt.chunks.push_back(std::move(chunk));
+  }
+  // The best passage stands last, next to the question; the list of sources stays in the order of rank.
+  std::reverse(prompt.chunks.begin(), prompt.chunks.end());
+  respond(prompt, std::nullopt, options, hooks, watch, 0, answer);
+  return answer;
+}
+
+std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer) {
+  if (options.chunks.empty()) {
+    Retrieved found = retrieve(*docs, collection_id, question, options.top_k);
+    if (found.hits.empty()) answer.cache.why = found.why;
+    return std::move(found.hits);
+  }
+  std::vector<Hit> hits;
+  for (const std::string& id : options.chunks) {
+    const auto row = docs->chunk_by_prefix(id);
+    if (!row) throw Error{Code::kUsage, "no chunk, or more than one, begins with '" + id + "'", "", "take an id from `cento query --json`"};
+    hits.push_back({row->id, 0, 0});
+  }
+  return hits;
+}
+
+PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted) {
+  PromptChunk chunk;
+  chunk.ids = layout.chunk(row.prompt_text());
+  chunk.report = {row.hash.short_hex(), "", chunk.ids.size(), "computed", ""};
+  if (store == nullptr || !wanted) {
+    chunk.report.reason = store == nullptr ? "no store" : "not asked for";
+    return chunk;
+  }
+  const KvIdentity any = identity_of(engine, KvKind::kChunkStandIn, layout.prefix(), {}, chunk.ids);
+  const std::vector<KvRow> rows =
+      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(chunk.ids));
+  chunk.report.reason = "not stored";
+  for (const KvRow& kv_row : rows) {  // newest first; a damaged one gives way to an older one
+    KvIdentity wanted_identity = any;
+    wanted_identity.kind = kv_row.kind;
+    auto reader = store->open_row(kv_row, wanted_identity);
+    if (!reader.ok()) {
+      chunk.report.reason = reader.error().message();
+      continue;
+    }
+    chunk.kv = std::move(reader).value();
+    chunk.exact_behind_prefix = kv_row.kind == KvKind::kChunkPrefix;
+    chunk.report.from = "disk";
+    chunk.report.reason.clear();
+    break;
+  }
+  return chunk;
+}
+
+Answer Answerer::Impl::ask_prompt(const PromptFile& file, const AskOptions& options, const AskHooks& hooks) {
+  validate(options.sampler);
+  const Stopwatch watch;
+  Answer answer;
+  answer.timings.load_model_ms = model.load_ms();
+  const PromptLayout layout(model, !file.system.empty() ? file.system : options.system.empty() ? default_system_text() : options.system);
+  Prompt prompt;
+  prompt.prefix = layout.prefix();
+  prompt.question = layout.question(file.question);
+  prompt.store_allowed = file.keep;
+  const bool wanted = options.prefill == PrefillMode::kReuse || options.prefill == PrefillMode::kBlend || options.prefill == PrefillMode::kAuto;
+  fill_prompt_chunks(layout, file, wanted, prompt, answer);
+  const double excluded_ms = answer.timings.precompute_ms;
+  respond(prompt, file.answer, options, hooks, watch, excluded_ms, answer);
+  return answer;
+}
+
+void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt, Answer& answer) {
+  std::vector<std::vector<int32_t>> passages;
+  for (const std::string& text : file.stand_in) passages.push_back(layout.chunk(text));
+  std::vector<int32_t> context = layout.prefix();
+  const std::vector<int32_t> stand_in = passages.empty() ? std::vector<int32_t>{} : stand_in_context({}, passages);
+  context.insert(context.end(), stand_in.begin(), stand_in.end());
+  const KvKind kind = stand_in.empty() ? KvKind::kChunkPrefix : KvKind::kChunkStandIn;
+  for (const std::string& text : file.chunks) {
+    PromptChunk chunk;
+    chunk.ids = layout.chunk(text);
+    chunk.report = {kv_ids_hash(chunk.ids).short_hex(), "", chunk.ids.size(), "computed", "not asked for"};
+    if (wanted && !chunk.ids.empty()) {
+      const KvIdentity identity = identity_of(engine, kind, layout.prefix(), context, chunk.ids);
+      chunk.exact_behind_prefix = kind == KvKind::kChunkPrefix;
+      if (file.keep && store != nullptr) {
+        if (auto reader = store->open(identity); reader.ok()) chunk.kv = std::move(reader).value();
+      }
+      if (chunk.kv == nullptr) {
+        const Stopwatch watch;
+        auto computed = compute_kv(engine, context, chunk.ids, {});
+        if (file.keep && may_write()) {
+          std::move(store->put(identity, computed->block, KvCodec::kLossless, std::nullopt)).or_throw();
+          if (auto reader = store->open(identity); reader.ok()) chunk.kv = std::move(reader).value();
+        } else {
+          chunk.kv = std::make_unique<MemoryKv>(std::move(computed->block), kv_key(identity));
+        }
+        answer.timings.precompute_ms += watch.ms();
+      }
+      chunk.report.from = dynamic_cast<MemoryKv*>(chunk.kv.get()) != nullptr ? "ram" : "disk";
+      chunk.report.reason.clear();
+    }
+    prompt.chunks.push_back(std::move(chunk));
+  }
+  engine.truncate(0);  // what precomputing left there is no part of the measured prefill
+}
+
+void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache) {
+  cache.mode = options.prefill;
+  cache.why = "asked for";
+  if (options.prefill == PrefillMode::kFull || options.prefill == PrefillMode::kPrefix) return;
+  if (options.prefill == PrefillMode::kAuto) {
+    if (prompt.n_tokens() < kMinBlendTokens) {
+      cache.mode = PrefillMode::kFull;
+      cache.why = "the prompt is shorter than " + std::to_string(kMinBlendTokens) + " tokens";
+      return;
+    }
+    cache.mode = PrefillMode::kBlend;
+    cache.why = "stored KV of " + std::to_string(prompt.n_hits()) + " of " + std::to_string(prompt.chunks.size()) + " chunks";
+  }
+  if (prompt.n_hits() == 0) {
+    cache.mode = PrefillMode::kPrefix;
+    cache.why = prompt.chunks.empty() ? "the prompt has no chunks" : "no chunk's KV is usable: " + prompt.chunks[0].report.reason;
+    return;
+  }
+  if (const GateResult g = gate(engine, store == nullptr ? nullptr : &store->catalogue()); !g.passed) {
+    cache.mode = PrefillMode::kFull;
+    cache.why = g.why;
+  }
+}
+
+PromptPlan Answerer::Impl::make_plan(Prompt& prompt, const CacheReport& cache) {
+  PromptPlan plan;
+  if (cache.mode == PrefillMode::kFull) {
+    engine.truncate(0);
+    plan.segments.push_back(fresh_segment(prompt.prefix, "prefix"));
+  } else {
+    plan.segments = prefix_segments(engine, prompt.store_allowed && !prompt.prefix_failed ? store : nullptr, prompt.prefix);
+  }
+  const bool may_reuse = cache.mode == PrefillMode::kReuse || cache.mode == PrefillMode::kBlend;
+  for (PromptChunk& chunk : prompt.chunks) {
+    Segment s = fresh_segment(chunk.ids, chunk.report.id);
+    // Right behind the fixed prefix a chunk that was computed there is no guess but the thing itself.
+    const bool first = &chunk == &prompt.chunks.front();
+    if (chunk.kv != nullptr && may_reuse) {
+      s.from = first && chunk.exact_behind_prefix ? SegmentFrom::kExact : SegmentFrom::kChunk;
+      s.kv = std::move(chunk.kv);
+    }
+    plan.segments.push_back(std::move(s));
+  }
+  plan.segments.push_back(fresh_segment(prompt.question, "question"));
+  return plan;
+}
+
+// Readers go back to their chunks when a plan has to be made anew.
+void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
+  const size_t first = plan.segments.size() - 1 - prompt.chunks.size();
+  for (size_t i = 0; i < prompt.chunks.size(); ++i) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
+}
+
+PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve, Answer& answer) {
+  for (;;) {
+    choose_mode(prompt, options, answer.cache);
+    PromptPlan plan = make_plan(prompt, answer.cache);
+    PipelineOptions run;
+    run.blend = options.blend;
+    if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
+    run.stop = hooks.stop;
+    std::optional<KvBlock> prefix_block;
+    if (plan.segments[0].from == SegmentFrom::kFresh && answer.cache.mode != PrefillMode::kFull && prompt.store_allowed && may_write()) {
+      prefix_block.emplace(engine.shape(), prompt.prefix.size());
+      run.capture = &*prefix_block;
+    }
+    auto outcome = engine.prefill(plan, run, reserve);
+    if (auto* failure = std::get_if<SegmentFailure>(&outcome)) {
+      const Segment& failed = plan.segments[failure->segment];
+      const std::string reason = failure->error.message();
+      log_warning("stored KV of " + failed.label + " is not used: " + reason);
+      if (store != nullptr) store->set_aside(failed.kv->key(), reason);
+      const size_t segment = failure->segment;
+      take_back(plan, prompt);
+      const size_t first = plan.segments.size() - 1 - prompt.chunks.size();
+      if (segment >= first) {
+        PromptChunk& chunk = prompt.chunks[segment - first];
+        chunk.kv = nullptr;
+        chunk.report.from = "computed";
+        chunk.report.reason = reason;
+      } else {
+        prompt.prefix_failed = true;
+      }
+      continue;
+    }
+    PipelineReport report = std::get<PipelineReport>(std::move(outcome));
+    if (prefix_block && !report.stopped) store_prefix(prompt, *prefix_block);
+    return report;
+  }
+}
+
+void Answerer::Impl::store_prefix(const Prompt& prompt, const KvBlock& block) {
+  const KvIdentity identity = identity_of(engine, KvKind::kPrefix, prompt.prefix, {}, prompt.prefix);
+  if (auto stored = store->put(identity, block, KvCodec::kLossless, std::nullopt); !stored.ok()) {
+    log_warning("the fixed prefix was not stored: " + stored.error().message());  // the answer does not depend on it
+  }
+}
+
+void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options, const AskHooks& hooks,
+                             const Stopwatch& since_question, double excluded_ms, Answer& answer) {
+  std::vector<int32_t> given_ids;
+  if (given) given_ids = model.tokenizer().encode(*given, false);
+  const Stopwatch prefill_watch;
+  PipelineReport report = prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, answer);
+  answer.timings.prefill_ms = prefill_watch.ms();
+  answer.prompt_tokens = prompt.n_tokens();
+  CacheReport& cache = answer.cache;
+  cache.total = report.n_total;
+  cache.exact = report.n_exact;
+  cache.reused = report.n_reused;
+  cache.recomputed = report.n_recomputed;
+  cache.fresh = report.n_fresh;
+  cache.charged = report.charged;
+  cache.bytes_loaded = report.bytes_loaded;
+  if (cache.mode == PrefillMode::kBlend) {
+    cache.policy = policy_name(options.blend.policy);
+    const size_t rankable = report.n_reused + report.n_recomputed;
+    cache.ratio = rankable == 0 ? 0 : static_cast<double>(report.n_recomputed) / static_cast<double>(rankable);
+  }
+  for (const PromptChunk& chunk : prompt.chunks) cache.chunks.push_back(chunk.report);
+  answer.timings.kv_load_ms = report.load_ms;
+  answer.timings.load_wait_ms = report.load_wait_ms;
+  answer.timings.probe_ms = report.probe_ms;
+  if (report.stopped) {
+    answer.finish_reason = "interrupted";
+    return;
+  }
+  std::vector<int32_t> ids;
+  if (given) {
+    answer.timings.ttft_ms = since_question.ms() - excluded_ms;
+    keep_row(report.logits, options, answer);
+    for (const int32_t id : given_ids) keep_row(engine.extend(std::span(&id, 1)), options, answer);
+    answer.text = *given;
+    answer.finish_reason = "given";
+    ids = given_ids;
+    if (hooks.on_text) hooks.on_text(*given);
+  } else {
+    ids = decode(std::move(report.logits), options, hooks, answer, since_question, excluded_ms);
+  }
+  answer.completion_tokens = ids.size();
+  if (hooks.on_answered) hooks.on_answered(answer);
+  if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
+  if (!options.want_logits) {
+    answer.logits.clear();
+    answer.logits_rows = 0;
+  }
+}
+
+void Answerer::Impl::keep_row(std::span<const float> logits, const AskOptions& options, Answer& answer) {
+  if (!options.verify && !options.want_logits) return;
+  answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
+  ++answer.logits_rows;
+}
+
+// The ids of the answer, without the one that ended it.
+std::vector<int32_t> Answerer::Impl::decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks, Answer& answer,
+                                            const Stopwatch& since_question, double excluded_ms) {
+  Sampler sampler(options.sampler);
+  StreamDecoder text_decoder(model.tokenizer());
+  std::vector<std::string> stops = options.stop;
+  for (std::string& s : model.chat().stop_texts()) stops.push_back(std::move(s));
+  StopFilter filter(std::move(stops));
+  const auto show = [&](std::string piece) {
+    if (answer.text.empty()) piece.erase(0, std::min(piece.find_first_not_of(" \n"), piece.size()));  // an answer starts with its first word
+    if (piece.empty()) return;
+    answer.text += piece;
+    if (hooks.on_text) hooks.on_text(piece);
+  };
+  const std::vector<int32_t>& ends = model.tokenizer().end_of_turn;
+  std::vector<int32_t> ids;
+  answer.finish_reason = "length";
+  Stopwatch decode_watch;
+  while (ids.size() < options.max_tokens) {
+    keep_row(logits, options, answer);
+    const int32_t id = sampler.next(logits, ids);
+    if (ids.empty()) {
+      answer.timings.ttft_ms = since_question.ms() - excluded_ms;
+      decode_watch.restart();
+    }
+    if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
+      answer.finish_reason = "stop";
+      break;
+    }
+    ids.push_back(id);
+    show(filter.push(text_decoder.push(id)));
+    if (filter.stopped()) {
+      answer.finish_reason = "stop";
+      break;
+    }
+    if (hooks.stop && hooks.stop()) {
+      answer.finish_reason = "interrupted";
+      break;
+    }
+    if (ids.size() < options.max_tokens) logits = engine.extend(std::span(&id, 1));
+  }
+  show(filter.push(text_decoder.finish()));
+  show(filter.finish());
+  answer.timings.decode_tokens = ids.size();
+  // The first token came with the prefill; what is timed is the steps after it.
+  if (ids.size() > 1) answer.timings.decode_tokens_per_second = static_cast<double>(ids.size() - 1) * 1000 / std::max(decode_watch.ms(), 1e-3);
+  return ids;
+}
+
+void Answerer::Impl::verify(const Prompt& prompt, const std::vector<int32_t>& answer_ids, Answer& answer) {
+  engine.truncate(0);
+  PromptPlan plan;
+  plan.segments.push_back(fresh_segment(prompt.prefix, "prefix"));
+  for (const PromptChunk& chunk : prompt.chunks) plan.segments.push_back(fresh_segment(chunk.ids, chunk.report.id));
+  plan.segments.push_back(fresh_segment(prompt.question, "question"));
+  const size_t rows = answer.logits_rows, vocab = answer.logits.size() / rows;
+  PipelineOptions options;
+  options.blend.policy = PolicyKind::kNone;
+  auto outcome = engine.prefill(plan, options, answer_ids.size());
+  VerifyReport result;
+  size_t row = 0, agree = 0;
+  const auto compare = [&](std::span<const float> full) {
+    const std::span<const float> answered = std::span(answer.logits).subspan(row * vocab, vocab);
+    const double kl = kl_divergence(full, answered);
+    result.kl_mean += kl;
+    result.kl_max = std::max(result.kl_max, kl);
+    agree += argmax(full) == argmax(answered) ? 1 : 0;
+    ++row;
+  };
+  compare(std::get<PipelineReport>(outcome).logits);
+  while (row < rows) {
+    const size_t n = std::min(kVerifyRows, rows - row);
+    const std::vector<float> full = engine.extend(std::span(answer_ids).subspan(row - 1, n), true);
+    for (size_t i = 0; i < n; ++i) compare(std::span(full).subspan(i * vocab, vocab));
+  }
+  result.kl_mean /= static_cast<double>(rows);
+  result.top1_agreement = static_cast<double>(agree) / static_cast<double>(rows);
+  // Greedy choices that agree on every row of this answer make the same answer.
+  result.same_answer = agree == rows;
+  answer.verify = result;
+}
+
+}  // namespace cento

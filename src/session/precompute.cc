@@ -1,0 +1,235 @@
+#include "session/precompute.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "blend/stand_in.h"
+#include "engine/engine.h"
+#include "session/answer.h"
+#include "session/chunk_kv.h"
+#include "session/gate.h"
+#include "session/identify.h"
+#include "session/prompt_layout.h"
+
+namespace cento {
+namespace {
+
+// Passages are pinned until they hold this many tokens more than a stand-in context needs, so that leaving out the chunk
+// itself still leaves enough.
+constexpr size_t kPinnedSpare = 1024;
+constexpr uint64_t kStandInSeed = 20250;  // any fixed number: the draw is the same on every run
+
+std::vector<int64_t> draw_stand_ins(DocStore& docs, const std::vector<DocStore::ChunkInOrder>& order, const PromptLayout& layout) {
+  std::vector<int64_t> ids;
+  for (const auto& c : order) ids.push_back(c.chunk_id);
+  Rng rng(kStandInSeed);
+  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
+  std::vector<int64_t> drawn;
+  size_t tokens = 0;
+  for (const int64_t id : ids) {
+    if (tokens >= kStandInTokens + kPinnedSpare) break;
+    const auto chunk = docs.chunk(id);
+    if (!chunk) continue;
+    tokens += layout.chunk(chunk->prompt_text()).size();
+    drawn.push_back(id);
+  }
+  return drawn;
+}
+
+class Precompute {
+ public:
+  Precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options, const PrecomputeHooks& hooks)
+      : engine_(model), store_(store), docs_(docs), options_(options), hooks_(hooks), layout_(model, default_system_text()) {}
+
+  PrecomputeReport run() {
+    const Stopwatch watch;
+    const auto collection = docs_.find_collection(options_.collection);
+    if (!collection) {
+      throw Error{Code::kInput, "no collection named '" + options_.collection + "'", docs_.catalogue().db().path(), "run `cento index FOLDER` first"};
+    }
+    collection_id_ = collection->id;
+    report_.model = engine_.model().name();
+    identify(engine_.model(), &store_.catalogue());
+    order_ = docs_.chunks_in_order(collection_id_);
+    if (!options_.dry_run) {
+      if (const GateResult g = gate(engine_, &store_.catalogue()); !g.passed) {
+        throw Error{Code::kInput, "KV of this model is not stored: " + g.why, engine_.model().file().file().path(), "query works without stored KV"};
+      }
+    }
+    if (options_.context == ContextKind::kStandIn) pin_passages();
+    if (!options_.dry_run && !order_.empty()) store_prefix();
+    const std::vector<DocStore::ChunkInOrder> wanted = wanted_chunks();
+    report_.wanted = wanted.size();
+    size_t done = 0;
+    for (const auto& place : wanted) {
+      if (hooks_.stop && hooks_.stop()) report_.stopped = true;
+      if (report_.stopped) break;
+      one(place);
+      ++done;
+      if (hooks_.progress) hooks_.progress(done, wanted.size(), report_.tokens, watch.ms() / 1000);
+    }
+    report_.seconds = watch.ms() / 1000;
+    return std::move(report_);
+  }
+
+ private:
+  std::vector<DocStore::ChunkInOrder> wanted_chunks() {
+    if (options_.only_glob.empty()) return order_;
+    std::vector<DocStore::ChunkInOrder> wanted;
+    for (const auto& c : order_) {
+      const std::vector<ChunkPlace> places = docs_.places(collection_id_, c.chunk_id);
+      const bool fits = std::any_of(places.begin(), places.end(), [&](const ChunkPlace& p) {
+        return ::fnmatch(options_.only_glob.c_str(), p.path.c_str(), 0) == 0 ||
+               ::fnmatch(("*/" + options_.only_glob).c_str(), p.path.c_str(), 0) == 0;
+      });
+      if (fits) wanted.push_back(c);
+    }
+    return wanted;
+  }
+
+  // The passages in front of every chunk are drawn once and pinned: changing them would make every stored KV stale.
+  void pin_passages() {
+    std::vector<int64_t> pinned = docs_.stand_ins(collection_id_);
+    size_t tokens = 0;
+    for (const int64_t id : pinned) tokens += ids_of(id).size();
+    if (tokens < kStandInTokens) {
+      pinned = draw_stand_ins(docs_, order_, layout_);
+      if (!options_.dry_run) docs_.set_stand_ins(collection_id_, pinned);
+    }
+    pinned_ = pinned;
+  }
+
+  const std::vector<int32_t>& ids_of(int64_t chunk_id) {
+    const auto found = ids_.find(chunk_id);
+    if (found != ids_.end()) return found->second;
+    const auto chunk = docs_.chunk(chunk_id);
+    return ids_[chunk_id] = chunk ? layout_.chunk(chunk->prompt_text()) : std::vector<int32_t>{};
+  }
+
+  std::vector<int32_t> context_of(const DocStore::ChunkInOrder& place) {
+    std::vector<int32_t> preceding;
+    std::vector<ChunkRow> before = docs_.preceding(place.source_id, place.seq, 16);
+    std::reverse(before.begin(), before.end());  // nearest came first
+    for (const ChunkRow& row : before) {
+      if (row.id == place.chunk_id) continue;  // the same text twice in one document
+      const std::vector<int32_t>& ids = ids_of(row.id);
+      preceding.insert(preceding.end(), ids.begin(), ids.end());
+    }
+    std::vector<std::vector<int32_t>> passages;
+    for (const int64_t id : pinned_) {
+      if (id != place.chunk_id) passages.push_back(ids_of(id));
+    }
+    return stand_in_context(preceding, passages);
+  }
+
+  void store_prefix() {
+    const std::vector<int32_t>& prefix = layout_.prefix();
+    const KvIdentity identity = identity_of(engine_, KvKind::kPrefix, prefix, {}, prefix);
+    if (auto known = store_.open(identity); known.ok()) return;
+    const auto computed = compute_kv(engine_, {}, prefix, {});
+    std::move(store_.put(identity, computed->block, options_.codec, std::nullopt)).or_throw();
+  }
+
+  void one(const DocStore::ChunkInOrder& place) {
+    const auto chunk = docs_.chunk(place.chunk_id);
+    if (!chunk) return;  // gone since the list was made
+    const std::vector<int32_t> ids = ids_of(place.chunk_id);
+    const std::vector<int32_t>& prefix = layout_.prefix();
+    std::vector<int32_t> context = prefix;
+    KvKind kind = KvKind::kChunkPrefix;
+    if (options_.context == ContextKind::kStandIn) {
+      const std::vector<int32_t> stand_in = context_of(place);
+      if (!stand_in.empty()) kind = KvKind::kChunkStandIn;
+      context.insert(context.end(), stand_in.begin(), stand_in.end());
+    }
+    const KvIdentity identity = identity_of(engine_, kind, prefix, context, ids);
+    const Hash key = kv_key(identity);
+    if (store_.catalogue().kv(key)) {
+      if (auto known = store_.open(identity); known.ok()) {
+        ++report_.present;
+        return;
+      }
+    }
+    if (options_.dry_run) {
+      report_.tokens += ids.size();
+      report_.bytes += foretold_bytes(ids.size());
+      return;
+    }
+    if (context.size() + ids.size() > engine_.model().config().context_max) {
+      skip(place, "longer than the model's context with what stands in front of it");
+      return;
+    }
+    if (options_.max_bytes && store_.catalogue().kv_bytes_total() + foretold_bytes(ids.size()) > *options_.max_bytes) {
+      skip(place, "above --max-bytes");
+      return;
+    }
+    auto computed = compute_kv(engine_, context, ids, hooks_.stop);
+    if (!computed) {
+      report_.stopped = true;
+      return;
+    }
+    const KvRow row = std::move(store_.put(identity, computed->block, options_.codec, chunk->hash)).or_throw();
+    ++report_.made;
+    report_.tokens += row.n_tokens;
+    report_.bytes += row.n_bytes;
+    drop_stale(identity, key, kind);
+  }
+
+  // Older KV of the same chunk behind another context of the same kind: superseded.
+  void drop_stale(const KvIdentity& identity, const Hash& key, KvKind kind) {
+    for (const KvRow& row : store_.catalogue().find_kv(identity.fingerprint, identity.layout, kv_ids_hash(identity.prefix_ids),
+                                                       kv_ids_hash(identity.ids))) {
+      if (row.key == key || row.kind != kind) continue;
+      if (store_.remove(row.key).ok()) ++report_.evicted;
+    }
+  }
+
+  // From what this model's stored KV weighs so far; before there is any, the raw size.
+  uint64_t foretold_bytes(size_t tokens) {
+    if (!bytes_per_token_) {
+      uint64_t n_tokens = 0, n_bytes = 0;
+      for (const KvRow& row : store_.catalogue().all_kv()) {
+        if (row.fingerprint != engine_.model().fingerprint() || row.kind == KvKind::kPrefix) continue;
+        n_tokens += row.n_tokens;
+        n_bytes += row.n_bytes;
+      }
+      bytes_per_token_ = n_tokens > 0 ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens)
+                                      : static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
+    }
+    return static_cast<uint64_t>(*bytes_per_token_ * static_cast<double>(tokens));
+  }
+
+  void skip(const DocStore::ChunkInOrder& place, const std::string& reason) {
+    ++report_.skipped;
+    const std::vector<ChunkPlace> places = docs_.places(collection_id_, place.chunk_id);
+    const std::string where = places.empty() ? "chunk " + std::to_string(place.chunk_id)
+                                             : places[0].path + ":" + std::to_string(places[0].line_from) + "-" + std::to_string(places[0].line_to);
+    report_.skipped_items.emplace_back(where, reason);
+  }
+
+  Engine engine_;
+  KvStore& store_;
+  DocStore& docs_;
+  const PrecomputeOptions& options_;
+  const PrecomputeHooks& hooks_;
+  PromptLayout layout_;
+  int64_t collection_id_ = 0;
+  std::vector<DocStore::ChunkInOrder> order_;
+  std::vector<int64_t> pinned_;
+  std::unordered_map<int64_t, std::vector<int32_t>> ids_;  // token ids of chunks seen
+  std::optional<double> bytes_per_token_;
+  PrecomputeReport report_;
+};
+
+}  // namespace
+
+PrecomputeReport precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options,
+                            const PrecomputeHooks& hooks) {
+  return Precompute(model, store, docs, options, hooks).run();
+}
+
+}  // namespace cento

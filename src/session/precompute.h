@@ -1,0 +1,44 @@
+// Computes and stores the KV of a collection's chunks ahead of time. Can be stopped and killed anywhere: what is stored stays.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "docs/doc_store.h"
+#include "engine/loaded_model.h"
+#include "kv/kv_store.h"
+
+namespace cento {
+
+enum class ContextKind { kStandIn, kPrefix };
+
+struct PrecomputeOptions {
+  std::string collection = "default";
+  bool dry_run = false;
+  KvCodec codec = KvCodec::kLossless;
+  ContextKind context = ContextKind::kStandIn;
+  std::optional<uint64_t> max_bytes;     // of all stored KV; chunks that would go above it are skipped
+  std::string only_glob;                 // of source paths; empty: all
+};
+
+struct PrecomputeReport {
+  std::string model;
+  uint64_t wanted = 0, present = 0, made = 0, skipped = 0, evicted = 0;  // chunks
+  uint64_t tokens = 0, bytes = 0;        // made now (or foretold by a dry run)
+  double seconds = 0;
+  std::vector<std::pair<std::string, std::string>> skipped_items;        // "path:lines", reason
+  bool stopped = false;
+};
+
+struct PrecomputeHooks {
+  std::function<void(uint64_t done, uint64_t total, uint64_t tokens, double seconds)> progress;  // may be empty
+  std::function<bool()> stop;            // may be empty
+};
+
+PrecomputeReport precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options,
+                            const PrecomputeHooks& hooks);
+
+}  // namespace cento
