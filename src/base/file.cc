@@ -147,19 +147,34 @@ FileSystem& FileSystem::real() {
   return fs;
 }
 
-Status atomic_write(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
+Result<int64_t> FileSystem::modified_ms(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) return system_error("cannot stat", path, errno);
+  return int64_t{st.st_mtim.tv_sec} * 1000 + st.st_mtim.tv_nsec / 1'000'000;
+}
+
+Result<std::string> write_beside(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
   static std::atomic<uint64_t> counter{0};
   const std::string temporary = path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-  const auto write_and_rename = [&]() -> Status {
+  const auto write = [&]() -> Status {
     auto file = fs.create(temporary);
     if (!file) return file.error();
     if (auto s = (*file)->write(bytes); !s) return s;
-    if (auto s = (*file)->sync(); !s) return s;
-    return fs.rename(temporary, path);
+    return (*file)->sync();
   };
-  if (auto s = write_and_rename(); !s) {
+  if (auto s = write(); !s) {
     // The first error is the one to tell; a temporary file that cannot be removed either is left for gc.
     (void)fs.remove(temporary).ok();
+    return s.error();
+  }
+  return temporary;
+}
+
+Status atomic_write(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
+  const auto temporary = write_beside(fs, path, bytes);
+  if (!temporary) return temporary.error();
+  if (auto s = fs.rename(*temporary, path); !s) {
+    (void)fs.remove(*temporary).ok();  // as above
     return s;
   }
   const size_t slash = path.find_last_of('/');

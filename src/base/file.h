@@ -51,12 +51,17 @@ class FileSystem {
   virtual Status make_folders(const std::string& path) = 0;     // mode 0700, parents too
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;  // names, no "." and "..", sorted
   virtual bool exists(const std::string& path) = 0;
+  virtual Result<int64_t> modified_ms(const std::string& path);  // Unix time of the last change, as real() sees it
   static FileSystem& real();
 };
 
 // Temporary file beside `path`, write, fsync, rename over `path`, fsync of the folder. After a crash at any point `path`
 // holds the old bytes or the new ones, whole; at worst a file "*.tmp-*" is left, which the store's gc removes.
 Status atomic_write(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
+
+// The first half of that: the temporary file's name, written and synced, for a caller that renames it itself. After an
+// error it is removed.
+Result<std::string> write_beside(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 
 // The whole of a regular file up to `max_bytes`. Anything else (fifo, device, too large) is an error.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes);

@@ -132,11 +132,16 @@ Hash Hasher::finish() {
 Hash hash_of_text(std::string_view tag, std::string_view text) { return Hasher(tag).add_text(text).finish(); }
 
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc) {
-  const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~crc_sse42(p, bytes.size(), ~crc);
+  if (__builtin_cpu_supports("sse4.2")) {
+    return ~crc_sse42(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), ~crc);
+  }
 #endif
-  return ~crc_table(p, bytes.size(), ~crc);
+  return crc32c_portable(bytes, crc);
+}
+
+uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t crc) {
+  return ~crc_table(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), ~crc);
 }
 
 }  // namespace cento

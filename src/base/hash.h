@@ -40,5 +40,7 @@ Hash hash_of_text(std::string_view tag, std::string_view text);
 
 // CRC-32C (Castagnoli, reflected, as in RFC 3720). `crc` continues an earlier value; start with 0.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t crc = 0);
+// The same without the processor's CRC instruction: what machines that lack it use.
+uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t crc = 0);
 
 }  // namespace cento

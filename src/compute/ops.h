@@ -113,6 +113,7 @@ struct KvPlaceArgs {
 
 // Squared distance of fresh rows to what the live KV holds at their positions (K compared after rotation):
 // k_dev[t] = sum over Hkv, D of (rot(k) - live_k)^2, v_dev alike.
+// rot(k) is rounded as kv_place rounds it: a row that has not changed deviates by exactly 0.
 struct KvDeviationArgs {
   const void* k;               // [T, Hkv, D] of live.type, not rotated
   const void* v;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -47,9 +49,19 @@ struct NewChunk {
   uint32_t n_tokens = 0, line_from = 0, line_to = 0;
 };
 
+// A file that was passed over. With a stamp, it is passed over again without being read as long as the stamp holds.
+struct SkippedFile {
+  std::string path, reason;
+  FileStamp stamp;  // all 0: the reason may have gone, look again
+};
+
+// Used by one thread at a time; must go before the catalogue does.
 class DocStore {
  public:
-  explicit DocStore(Catalogue& catalogue) : catalogue_(&catalogue) {}
+  explicit DocStore(Catalogue& catalogue);
+  ~DocStore();
+  DocStore(const DocStore&) = delete;
+  DocStore& operator=(const DocStore&) = delete;
   Catalogue& catalogue() { return *catalogue_; }
 
   std::optional<Collection> find_collection(const std::string& name);
@@ -68,7 +80,25 @@ class DocStore {
   void rename_source(int64_t source_id, const std::string& new_path, const FileStamp& stamp);
   void touch_source(int64_t source_id, const FileStamp& stamp);  // same content, new stamp
   uint64_t remove_source(int64_t source_id);                     // number of chunks that went with it
+  // Until the batch is destroyed, what put_source, rename_source, touch_source and remove_source write is one transaction
+  // with what was written since the last commit; without commit() it is rolled back. One at a time.
+  class Batch {
+   public:
+    explicit Batch(DocStore& store);
+    ~Batch();
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    void commit();  // and goes on with a new transaction at the next write
+
+   private:
+    DocStore* store_;
+  };
+  // Every source is read again by the next index run, whatever its stamp: reader, tokens per chunk changed.
+  void forget_stamps(int64_t collection_id);
+
   void set_skipped(int64_t collection_id, const std::vector<std::pair<std::string, std::string>>& path_and_reason);
+  void set_skipped(int64_t collection_id, const std::vector<SkippedFile>& files);
+  std::vector<SkippedFile> skipped_files(int64_t collection_id);
   std::vector<std::pair<std::string, std::string>> skipped(int64_t collection_id);
 
   uint64_t chunk_count(int64_t collection_id);
@@ -86,7 +116,15 @@ class DocStore {
   void set_stand_ins(int64_t collection_id, const std::vector<int64_t>& chunk_ids);
 
  private:
+  struct Statements;
+  template <class Work>
+  auto in_transaction(Work&& work);
+  uint64_t drop_unused(const std::vector<int64_t>& chunk_ids);
+
   Catalogue* catalogue_;
+  std::unique_ptr<Statements> statements_;  // prepared once
+  std::unique_ptr<Transaction> batch_;      // the open transaction of a Batch
+  bool in_batch_ = false;
 };
 
 Hash chunk_text_hash(const std::string& header, const std::string& body);

@@ -20,7 +20,7 @@ struct IndexOptions {
   std::vector<std::string> include, exclude;  // globs over the path below the root, gitignore syntax
   bool use_ignore_files = true, hidden = false, follow_links = false;
   uint64_t max_file_bytes = 64ull << 20;
-  uint32_t chunk_tokens = 256;
+  uint32_t chunk_tokens = 256;         // 0: as the collection has it, 256 for a new one; a change reads everything again
   std::map<std::string, std::string> converters;  // extension without dot -> command; {} is replaced by the path
 };
 
@@ -28,6 +28,7 @@ struct IndexReport {
   uint64_t seen = 0, added = 0, changed = 0, renamed = 0, unchanged = 0, removed = 0;
   uint64_t chunks_total = 0, chunks_new = 0, chunks_removed = 0;
   std::vector<std::pair<std::string, std::string>> skipped;  // path, reason
+  uint64_t files_read = 0, bytes_read = 0;  // contents really read: 0 when nothing changed
   double seconds = 0;
   bool stopped = false;                // `stop` said so; what was done is kept
 };

@@ -25,7 +25,7 @@ double kl_divergence(std::span<const float> p_logits, std::span<const float> q_l
   for (size_t i = 0; i < p_logits.size(); ++i) {
     const double log_p = static_cast<double>(p_logits[i]) - p_norm, log_q = static_cast<double>(q_logits[i]) - q_norm;
     const double p = std::exp(log_p);
-    if (p > 0) kl += p * (log_p - log_q);
+    if (p != 0) kl += p * (log_p - log_q);  // NaN goes on: no distance is not distance 0
   }
   return std::max(kl, 0.0);
 }

@@ -57,9 +57,10 @@ int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> re
   const int32_t best = highest(adjusted);
   if (options_.temperature == 0) return best;
   std::vector<Candidate> candidates;
-  const double top = static_cast<double>(adjusted[static_cast<size_t>(best)]) / options_.temperature;
+  const double top = static_cast<double>(adjusted[static_cast<size_t>(best)]);
   for (size_t i = 0; i < adjusted.size(); ++i) {
-    const double l = static_cast<double>(adjusted[i]) / options_.temperature - top;
+    // The difference first: a quotient by a temperature close to 0 may be infinite, and this is 0 for the best whatever it is.
+    const double l = (static_cast<double>(adjusted[i]) - top) / options_.temperature;
     // Below e^-40 of the best a token has no chance worth a place in the sort.
     if (std::isfinite(adjusted[i]) && l > -40) candidates.push_back({static_cast<int32_t>(i), l});
   }
@@ -86,9 +87,17 @@ int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> re
 std::string StopFilter::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
-  size_t cut = std::string::npos;
+  // The stop text that is complete first ends the stream, and of two that are complete at once the longer one: what comes
+  // out does not depend on how the text was cut into pieces.
+  size_t cut = std::string::npos, cut_end = std::string::npos;
   for (const std::string& stop : stops_) {
-    if (!stop.empty()) cut = std::min(cut, held_.find(stop));
+    const size_t at = stop.empty() ? std::string::npos : held_.find(stop);
+    if (at == std::string::npos) continue;
+    const size_t end = at + stop.size();
+    if (end < cut_end || (end == cut_end && at < cut)) {
+      cut = at;
+      cut_end = end;
+    }
   }
   if (cut != std::string::npos) {
     stopped_ = true;

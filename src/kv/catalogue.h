@@ -10,12 +10,10 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/mapped_file.h"
+#include "kv/kv_types.h"
 #include "kv/sqlite.h"
 
 namespace cento {
-
-enum class KvKind : int { kPrefix = 0, kChunkPrefix = 1, kChunkStandIn = 2 };  // fixed prefix; chunk behind it; chunk behind a stand-in context
-const char* kv_kind_name(KvKind kind);
 
 struct KvRow {
   Hash key;           // file name and identity
@@ -54,7 +52,9 @@ class Catalogue {
   std::optional<KvRow> kv(const Hash& key);
   // Rows usable for a chunk: same model, layout, prefix and ids; newest first.
   std::vector<KvRow> find_kv(const Hash& fingerprint, const Hash& layout, const Hash& prefix_id, const Hash& ids_hash);
+  std::vector<KvRow> kv_of_ids(const Hash& ids_hash);  // of any model, layout, prefix and context
   std::vector<KvRow> all_kv();
+  std::vector<Hash> kv_keys();
   void remove_kv(const Hash& key);
   void touch_kv(const Hash& key);          // last use and hits; silently nothing on a read-only store
   uint64_t kv_bytes_total();
@@ -92,6 +92,7 @@ CREATE TABLE source_chunks(
 CREATE INDEX source_chunks_by_chunk ON source_chunks(chunk_id);
 CREATE TABLE skipped(
   collection_id INTEGER NOT NULL REFERENCES collections(id) ON DELETE CASCADE, path BLOB NOT NULL, reason TEXT NOT NULL,
+  device INTEGER NOT NULL DEFAULT 0, inode INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0, mtime_ns INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY(collection_id, path)) WITHOUT ROWID;
 CREATE TABLE stand_ins(
   collection_id INTEGER NOT NULL REFERENCES collections(id) ON DELETE CASCADE, seq INTEGER NOT NULL,

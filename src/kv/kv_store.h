@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,12 +14,11 @@
 #include "base/result.h"
 #include "kv/catalogue.h"
 #include "kv/kv_block.h"
+#include "kv/kv_types.h"
 
 namespace cento {
 
-enum class KvCodec : uint8_t { kRaw = 0, kLossless = 1 };
-const char* kv_codec_name(KvCodec codec);
-std::optional<KvCodec> find_kv_codec(std::string_view name);
+struct BlobHeader;
 
 // What identifies a stored KV and what its header must say. Spans must outlive the call only.
 struct KvIdentity {
@@ -64,13 +64,25 @@ class KvStore {
   Status remove(const Hash& key);   // row, then file
 
   struct Leftovers { uint64_t files = 0, rows = 0, bytes = 0; };
-  Leftovers gc();                   // files without a row, rows without a file, temporary files older than an hour, rows of vanished chunks
+  // Removes files without a row, rows without a file, rows (and files) of vanished chunks, temporary files older than an
+  // hour, and what was set aside. Throws Error: store locked or read-only.
+  Leftovers gc();
   struct Verified { uint64_t blobs = 0; std::vector<std::pair<Hash, std::string>> bad; };
   Verified verify();                // reads every frame of every blob
   std::string path_of(const Hash& key) const;  // DIR/kv/ab/abcdef....kv
   Catalogue& catalogue() { return *catalogue_; }
 
  private:
+  Result<std::unique_ptr<KvReader>> open_checked(const Hash& key, const BlobHeader& wanted);
+  std::string why_not_stored(const BlobHeader& wanted);
+  void touch(const Hash& key);
+  void forget(const Hash& key);
+  Status write(const KvRow& row, std::span<const std::byte> bytes);
+  void discard(const Hash& key, const std::string& path);
+  void for_each_file(const std::function<void(const std::string& path, const std::string& name)>& visit);
+  bool is_old_temporary(const std::string& path, const std::string& name);
+  Status verify_blob(const Hash& key);
+
   Catalogue* catalogue_;
   FileSystem* fs_;
 };

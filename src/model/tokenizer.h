@@ -16,6 +16,12 @@ namespace cento {
 // Thread-safe after construction.
 class Tokenizer {
  public:
+  // A stretch of template text: the token a special name stands for, or plain text between such names.
+  struct Run {
+    std::optional<int32_t> special;
+    std::string_view text;  // part of the text that was split; empty for a special
+  };
+
   virtual ~Tokenizer() = default;
 
   // Ids of `text` as plain text: nothing in it is read as a control token, no BOS or EOS is added. Any bytes are
@@ -25,6 +31,10 @@ class Tokenizer {
 
   // As encode, but the names of control and user-defined tokens in `text` become those tokens. For template text of ours only.
   virtual std::vector<int32_t> encode_with_specials(std::string_view text) const = 0;
+
+  // `text` cut at the names of control and user-defined tokens, in order; white space that a model's special tokens swallow
+  // behind them (Phi-3) is left out.
+  virtual std::vector<Run> split_specials(std::string_view text) const = 0;
 
   // Bytes that `id` stands for; control tokens give "" unless `specials`. An id outside [0, V) gives "".
   virtual std::string piece(int32_t id, bool specials = false) const = 0;

@@ -1,0 +1,351 @@
+// Inner loops of matmul for AVX2: a panel's 16 outputs are two halves of 8 lanes, a tile is taken four rows at a time.
+#include "kernels/simd/matmul_driver.h"
+#include "kernels/simd/simd_ops.h"
+
+#if CENTO_SIMD_X86
+#include <immintrin.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#pragma GCC optimize("O3")  // tiles are arrays of registers only once their loops are unrolled
+#endif
+
+namespace cento::N_AVX2 {
+namespace {
+
+using simd::DotJob;
+using simd::PanelJob;
+
+__m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+__m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
+__m256 load_halves(const std::byte* p) { return _mm256_cvtph_ps(load_16_bytes(p)); }
+__m256 load_int8(const std::byte* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(p))); }
+__m256 load_uint8(const std::byte* p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8_bytes(p))); }
+__m256i load_vector(const std::byte* p, int i) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i * 64)); }
+__m256i broadcast_int(const std::byte* p) {
+  int32_t v;
+  std::memcpy(&v, p, sizeof v);
+  return _mm256_set1_epi32(v);
+}
+__m256 broadcast_float(const std::byte* p) {
+  float v;
+  std::memcpy(&v, p, sizeof v);
+  return _mm256_set1_ps(v);
+}
+
+// The lower or upper half of the eight vectors of 32 values, one code a byte (matmul_layout.h); 8-bit codes less their
+// offset of 128.
+template <int kBits>
+void unpack(const std::byte* codes, __m256i (&w)[8]) {
+  if constexpr (kBits == 8) {
+    for (int j = 0; j < 8; ++j) w[j] = _mm256_xor_si256(load_vector(codes, j), _mm256_set1_epi8(-128));
+    return;
+  }
+  constexpr int kLow = kBits >= 4 ? 4 : 2;
+  const __m256i low_mask = _mm256_set1_epi8(kLow == 4 ? 15 : 3);
+  for (int i = 0; i < kLow; ++i) {
+    const __m256i v = load_vector(codes, i);
+    for (int s = 0; s < 8 / kLow; ++s) {
+      w[i * (8 / kLow) + s] = _mm256_and_si256(s == 0 ? v : _mm256_srli_epi16(v, s * kLow), low_mask);
+    }
+  }
+  if constexpr (kBits - kLow == 0) return;
+  constexpr int kHigh = kBits - kLow;  // bits a code in the high part
+  const __m256i high_mask = _mm256_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
+  for (int j = 0; j < 8; ++j) {
+    const int per_vector = 8 / kHigh, from = j % per_vector * kHigh;  // bit of the field; it goes to bit kLow
+    const __m256i v = load_vector(codes, kLow + j / per_vector);
+    const __m256i shifted = from == kLow  ? v
+                            : from < kLow ? _mm256_slli_epi16(v, kLow - from)
+                                          : _mm256_srli_epi16(v, from - kLow);
+    w[j] = _mm256_or_si256(w[j], _mm256_and_si256(shifted, high_mask));
+  }
+}
+
+// sum over kWords words of w * q, w unsigned of kBits < 8 or signed of 8 bits. A maddubs pair of kBits codes is at most
+// 2 * (2^kBits - 1) * 127 in magnitude; as many as fit 32767 are added in 16 bits: 8 of 4 bits (30480), 4 of 5 bits
+// (31496), 2 of 6 bits (32004). For 8 bits |w| <= 128 multiplies q with the sign of w: 2 * 128 * 127 = 32512.
+template <int kBits, int kWords>
+__m256i dot_words(const __m256i* w, const std::byte* q, __m256i sum) {
+  constexpr int kMost = kBits <= 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+  constexpr int kRun = std::min(kMost, kWords);
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int j = 0; j < kWords; j += kRun) {
+    __m256i pairs = _mm256_setzero_si256();
+    for (int i = j; i < j + kRun; ++i) {
+      const __m256i x = broadcast_int(q + i * 4);
+      const __m256i p = kBits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[i]), _mm256_sign_epi8(x, w[i]))
+                                   : _mm256_maddubs_epi16(w[i], x);
+      pairs = i == j ? p : _mm256_add_epi16(pairs, p);
+    }
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+  }
+  return sum;
+}
+
+__m256i lane_mask(size_t n_lanes) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n_lanes)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+// Rows row .. row + kRows - 1 of a tile, lanes lane .. lane + 7 of a panel.
+struct Corner {
+  size_t row, lane;
+};
+
+template <int kRows>
+void store(const PanelJob& job, Corner at, const __m256 (&acc)[kRows]) {
+  const __m256i lanes = lane_mask(std::min<size_t>(8, job.n_lanes - at.lane));
+  const __m256 bias = job.bias == nullptr ? _mm256_setzero_ps() : _mm256_maskload_ps(job.bias + at.lane, lanes);
+  for (int r = 0; r < kRows; ++r) {
+    float* y = job.y + (at.row + static_cast<size_t>(r)) * job.ldy + at.lane;
+    __m256 v = job.bias == nullptr ? acc[r] : _mm256_add_ps(acc[r], bias);
+    if (job.add) v = _mm256_add_ps(_mm256_maskload_ps(y, lanes), v);
+    _mm256_maskstore_ps(y, lanes, v);
+  }
+}
+
+template <QuantFormat kFormat, int kTile, int kRows>
+void panel_corner(const PanelJob& job, Corner at) {
+  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
+  constexpr int kBlocks = kFormat.super_block ? 8 : 1;
+  constexpr bool kUseOffset = kFormat.offset != 0 && kFormat.bits != 8;
+  constexpr int kOffsetShift = kFormat.offset == 0 ? 0 : std::countr_zero(static_cast<unsigned>(kFormat.offset));
+  const std::byte* p = job.panel;
+  const std::byte* a = job.a;
+  const std::byte* b = job.b;
+  __m256 acc[kRows];
+  for (int r = 0; r < kRows; ++r) acc[r] = _mm256_setzero_ps();
+
+  for (size_t n = job.n_records; n > 0; --n) {
+    const __m256 d = load_halves(p + at.lane * 2);
+    const __m256 m = kFormat.has_min ? load_halves(p + 32 + at.lane * 2) : _mm256_setzero_ps();
+    p += simd::head_bytes(kFormat);
+    for (int block = 0; block < kBlocks; ++block) {
+      __m256 scale[kSubs], min[kSubs];
+      for (int s = 0; s < kSubs; ++s) {
+        scale[s] = d;
+        min[s] = m;
+        if constexpr (kFormat.super_block) {
+          scale[s] = _mm256_mul_ps(d, load_int8(p + at.lane + s * 16));
+          if (kFormat.has_min) {
+            const __m256 code = load_uint8(p + at.lane + (kSubs + s) * 16);
+            min[s] = _mm256_fnmadd_ps(m, code, _mm256_setzero_ps());  // -m * code, exact
+          }
+        }
+      }
+      p += simd::scale_bytes(kFormat);
+      __m256i w[8];
+      unpack<kFormat.bits>(p + at.lane * 4, w);
+      p += simd::code_bytes(kFormat);
+      for (int i = 0; i < kRows; ++i) {
+        const size_t r = at.row + static_cast<size_t>(i);
+        const __m256 sx = broadcast_float(a + kTile * 32 + r * 4);
+        for (int s = 0; s < kSubs; ++s) {
+          __m256i dot = _mm256_setzero_si256();
+          if constexpr (kUseOffset) {
+            const std::byte* minus_sum = kSubs == 1 ? a + kTile * 36 + r * 4 : b + (static_cast<size_t>(s * kTile) + r) * 4;
+            dot = _mm256_slli_epi32(broadcast_int(minus_sum), kOffsetShift);
+          }
+          dot = dot_words<kFormat.bits, kWords>(w + s * kWords, a + r * 32 + s * kWords * 4, dot);
+          acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale[s], sx), acc[i]);
+        }
+        for (int s = 0; kFormat.has_min && s < kSubs; ++s) {
+          const std::byte* sx_sum = kSubs == 1 ? a + kTile * 40 + r * 4 : b + (static_cast<size_t>((2 + s) * kTile) + r) * 4;
+          acc[i] = _mm256_fmadd_ps(min[s], broadcast_float(sx_sum), acc[i]);
+        }
+      }
+      a += simd::kTileBytesA * kTile;
+      b += simd::kTileBytesB * kTile;
+    }
+  }
+  store<kRows>(job, at, acc);
+}
+
+template <QuantFormat kFormat, int kTile>
+void panel(const PanelJob& job) {
+  constexpr int kRows = std::min(kTile, 4);
+  for (size_t lane = 0; lane < job.n_lanes; lane += 8) {
+    for (size_t row = 0; row < kTile; row += kRows) panel_corner<kFormat, kTile, kRows>(job, {row, lane});
+  }
+}
+
+template <QuantFormat kFormat>
+constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>,
+                                                                       panel<kFormat, 2>, panel<kFormat, 1>};
+
+const simd::MatmulTarget::Panel* panels(DType type) {
+  switch (type) {
+    case DType::kQ4_0: return kPanelKernels<kQ4_0>;
+    case DType::kQ4_1: return kPanelKernels<kQ4_1>;
+    case DType::kQ5_0: return kPanelKernels<kQ5_0>;
+    case DType::kQ5_1: return kPanelKernels<kQ5_1>;
+    case DType::kQ8_0: return kPanelKernels<kQ8_0>;
+    case DType::kQ2_K: return kPanelKernels<kQ2_K>;
+    case DType::kQ3_K: return kPanelKernels<kQ3_K>;
+    case DType::kQ4_K: return kPanelKernels<kQ4_K>;
+    case DType::kQ5_K: return kPanelKernels<kQ5_K>;
+    case DType::kQ6_K: return kPanelKernels<kQ6_K>;
+    default: return nullptr;
+  }
+}
+
+void put(std::byte* p, int32_t v) { std::memcpy(p, &v, sizeof v); }
+void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
+
+uint32_t top_of(__m256i v) {
+  __m128i m = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+  m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
+}
+int32_t sum_of(__m256i v) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+  return _mm_cvtsi128_si32(s);
+}
+
+// 32 values of row r of a tile of n_rows.
+void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::byte* b) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);  // as integers, magnitudes order like floats, NaN on top
+  __m256i most = _mm256_setzero_si256();
+  for (int i = 0; i < 4; ++i) {
+    most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + i * 8)), magnitude));
+  }
+  const uint32_t top = top_of(most);
+  const bool finite = top < 0x7f800000u;
+  const float amax = std::bit_cast<float>(top);
+  const bool zero = !finite || amax < kTinyBlock;
+  const float sx = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : amax / 127.0f;
+  const __m256 inverse = _mm256_set1_ps(zero ? 0.0f : 127.0f / amax);
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < 4; ++i) {
+    __m256i q = _mm256_setzero_si256();
+    if (!zero) q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i * 8), inverse));
+    sums[i / 2] += sum_of(q);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(a + r * 32 + static_cast<size_t>(i) * 8), _mm_packs_epi16(words, words));
+  }
+  std::byte* at = a + n_rows * 32 + r * 4;
+  put(at, sx);
+  put(at + n_rows * 4, -(sums[0] + sums[1]));
+  put(at + n_rows * 8, sx * static_cast<float>(sums[0] + sums[1]));
+  if (b == nullptr) return;
+  at = b + r * 4;
+  for (size_t s = 0; s < 2; ++s) {
+    put(at + s * n_rows * 4, -sums[s]);
+    put(at + (2 + s) * n_rows * 4, sx * static_cast<float>(sums[s]));
+  }
+}
+
+void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, std::byte* a, std::byte* b) {
+  for (size_t r = 0; r < n_rows; ++r) {
+    for (size_t i = 0; i < k / 32; ++i) {
+      quantize_block(x + r * ldx + i * 32, r, n_rows, a + i * n_rows * simd::kTileBytesA,
+                     b == nullptr ? nullptr : b + i * n_rows * simd::kTileBytesB);
+    }
+  }
+}
+
+template <DType kType>
+__m256 load_weights(const std::byte* p) {
+  if constexpr (kType == DType::kF32) return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  const __m128i raw = load_16_bytes(p);
+  if constexpr (kType == DType::kF16) return _mm256_cvtph_ps(raw);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+}
+
+// (l0 + l4) + (l2 + l6) and so on down to one lane; four vectors at a time, each in the same order.
+__m128 sum_lanes(__m256 v) { return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)); }
+__m128 sum_four(__m128 a, __m128 b, __m128 c, __m128 d) {
+  const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));  // a0+a2 b0+b2 a1+a3 b1+b3
+  const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+template <DType kType, int kRows, int kCols>
+void dot_tile(const DotJob& job, size_t t, size_t n) {
+  constexpr size_t kBytes = kType == DType::kF32 ? 4 : 2;
+  const float* x = job.x + t * job.ldx;
+  const std::byte* w = job.w + n * job.row_bytes;
+  __m256 acc[kRows][kCols];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_setzero_ps();
+  }
+  const size_t whole = job.k / 8 * 8, rest = job.k - whole;
+  for (size_t k = 0; k < whole; k += 8) {
+    __m256 wv[kCols];
+    for (int c = 0; c < kCols; ++c) wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes + k * kBytes);
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 xv = _mm256_loadu_ps(x + static_cast<size_t>(r) * job.ldx + k);
+      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_fmadd_ps(wv[c], xv, acc[r][c]);
+    }
+  }
+  if (rest > 0) {
+    const __m256i lanes = lane_mask(rest);
+    __m256 wv[kCols];
+    for (int c = 0; c < kCols; ++c) {
+      alignas(32) std::byte padded[32] = {};
+      std::memcpy(padded, w + static_cast<size_t>(c) * job.row_bytes + whole * kBytes, rest * kBytes);
+      wv[c] = load_weights<kType>(padded);
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const __m256 xv = _mm256_maskload_ps(x + static_cast<size_t>(r) * job.ldx + whole, lanes);
+      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_fmadd_ps(wv[c], xv, acc[r][c]);
+    }
+  }
+  const __m128i columns = _mm256_castsi256_si128(lane_mask(kCols));
+  for (int r = 0; r < kRows; ++r) {
+    __m128 part[4];
+    for (int c = 0; c < 4; ++c) part[c] = c < kCols ? sum_lanes(acc[r][c < kCols ? c : 0]) : _mm_setzero_ps();
+    __m128 v = sum_four(part[0], part[1], part[2], part[3]);
+    float* y = job.y + (t + static_cast<size_t>(r)) * job.ldy + n;
+    if (job.bias != nullptr) v = _mm_add_ps(v, _mm_maskload_ps(job.bias + n, columns));
+    if (job.add) v = _mm_add_ps(_mm_maskload_ps(y, columns), v);
+    _mm_maskstore_ps(y, columns, v);
+  }
+}
+
+template <DType kType, int kRows>
+void dot_rows(const DotJob& job, size_t t) {
+  size_t n = 0;
+  for (; n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
+  for (; n < job.n_cols; ++n) dot_tile<kType, kRows, 1>(job, t, n);
+}
+
+template <DType kType>
+void dot_all(const DotJob& job) {
+  size_t t = 0;
+  for (; t + 2 <= job.n_rows; t += 2) dot_rows<kType, 2>(job, t);
+  for (; t < job.n_rows; ++t) dot_rows<kType, 1>(job, t);
+}
+
+void dot(DType type, const DotJob& job) {
+  if (type == DType::kF16) dot_all<DType::kF16>(job);
+  else if (type == DType::kBF16) dot_all<DType::kBF16>(job);
+  else dot_all<DType::kF32>(job);
+}
+
+constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};
+
+}  // namespace
+
+PackedMatrix pack(const ExecContext& ctx, const TensorView& w, Precision p) { return simd::pack_panels(ctx, w, p); }
+void matmul(const ExecContext& ctx, const MatmulArgs& args) { simd::run_matmul(kTarget, ctx, args); }
+
+}  // namespace cento::N_AVX2
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif  // CENTO_SIMD_X86

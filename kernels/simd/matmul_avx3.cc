@@ -1,0 +1,296 @@
+// Inner loops of matmul for AVX-512 with VNNI: 16 lanes are the 16 outputs of a panel.
+#include "kernels/simd/matmul_driver.h"
+#include "kernels/simd/simd_ops.h"
+
+#if CENTO_SIMD_X86
+#if defined(__GNUC__) && !defined(__clang__)
+// GCC 12 takes the "undefined" operands of its own intrinsics for a mistake (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
+#pragma GCC optimize("O3")  // tiles are arrays of registers only once their loops are unrolled
+#endif
+
+namespace cento::N_AVX3 {
+namespace {
+
+using simd::DotJob;
+using simd::PanelJob;
+
+__m512 load_halves(const std::byte* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+__m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+__m512 load_int8(const std::byte* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16_bytes(p))); }
+__m512 load_uint8(const std::byte* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_bytes(p))); }
+__m512i load_vector(const std::byte* p, int i) { return _mm512_loadu_si512(p + i * 64); }
+__m512i broadcast_int(const std::byte* p) {
+  int32_t v;
+  std::memcpy(&v, p, sizeof v);
+  return _mm512_set1_epi32(v);
+}
+__m512 broadcast_float(const std::byte* p) {
+  float v;
+  std::memcpy(&v, p, sizeof v);
+  return _mm512_set1_ps(v);
+}
+
+// The eight vectors of 32 values, one code a byte (matmul_layout.h).
+template <int kBits>
+void unpack(const std::byte* codes, __m512i (&w)[8]) {
+  if constexpr (kBits == 8) {
+    for (int j = 0; j < 8; ++j) w[j] = load_vector(codes, j);
+    return;
+  }
+  constexpr int kLow = kBits >= 4 ? 4 : 2;
+  const __m512i low_mask = _mm512_set1_epi8(kLow == 4 ? 15 : 3);
+  for (int i = 0; i < kLow; ++i) {
+    const __m512i v = load_vector(codes, i);
+    for (int s = 0; s < 8 / kLow; ++s) {
+      w[i * (8 / kLow) + s] = _mm512_and_si512(s == 0 ? v : _mm512_srli_epi16(v, static_cast<unsigned>(s * kLow)), low_mask);
+    }
+  }
+  if constexpr (kBits - kLow == 0) return;
+  constexpr int kHigh = kBits - kLow;  // bits a code in the high part
+  const __m512i high_mask = _mm512_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
+  for (int j = 0; j < 8; ++j) {
+    const int per_vector = 8 / kHigh, from = j % per_vector * kHigh;  // bit of the field; it goes to bit kLow
+    const __m512i v = load_vector(codes, kLow + j / per_vector);
+    const __m512i shifted = from == kLow  ? v
+                            : from < kLow ? _mm512_slli_epi16(v, static_cast<unsigned>(kLow - from))
+                                          : _mm512_srli_epi16(v, static_cast<unsigned>(from - kLow));
+    w[j] = _mm512_ternarylogic_epi32(w[j], shifted, high_mask, 0xf8);  // w | (shifted & mask)
+  }
+}
+
+template <int kRows>
+void store(const PanelJob& job, const __m512 (&acc)[kRows]) {
+  const __mmask16 lanes = static_cast<__mmask16>((1u << job.n_lanes) - 1);
+  const __m512 bias = job.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, job.bias);
+  for (int r = 0; r < kRows; ++r) {
+    float* y = job.y + static_cast<size_t>(r) * job.ldy;
+    __m512 v = job.bias == nullptr ? acc[r] : _mm512_add_ps(acc[r], bias);
+    if (job.add) v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y), v);
+    _mm512_mask_storeu_ps(y, lanes, v);
+  }
+}
+
+template <QuantFormat kFormat, int kRows>
+void panel(const PanelJob& job) {
+  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
+  constexpr int kBlocks = kFormat.super_block ? 8 : 1;
+  constexpr unsigned kOffsetShift = kFormat.offset == 0 ? 0 : std::countr_zero(static_cast<unsigned>(kFormat.offset));
+  constexpr size_t kStepA = simd::kTileBytesA * kRows, kStepB = simd::kTileBytesB * kRows;
+  const std::byte* p = job.panel;
+  const std::byte* a = job.a;
+  const std::byte* b = job.b;
+  __m512 acc[kRows];
+  for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
+
+  for (size_t n = job.n_records; n > 0; --n) {
+    const __m512 d = load_halves(p);
+    const __m512 m = kFormat.has_min ? load_halves(p + 32) : _mm512_setzero_ps();
+    p += simd::head_bytes(kFormat);
+    for (int block = 0; block < kBlocks; ++block) {
+      __m512 scale[kSubs], min[kSubs];
+      for (int s = 0; s < kSubs; ++s) {
+        scale[s] = d;
+        min[s] = m;
+        if constexpr (kFormat.super_block) {
+          scale[s] = _mm512_mul_ps(d, load_int8(p + s * 16));
+          if (kFormat.has_min) {
+            const __m512 code = load_uint8(p + (kSubs + s) * 16);
+            min[s] = _mm512_fnmadd_ps(m, code, _mm512_setzero_ps());  // -m * code, exact
+          }
+        }
+      }
+      p += simd::scale_bytes(kFormat);
+      __m512i w[8];
+      unpack<kFormat.bits>(p, w);
+      p += simd::code_bytes(kFormat);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const std::byte* q = a + r * 32;
+        const __m512 sx = broadcast_float(a + kRows * 32 + r * 4);
+        for (int s = 0; s < kSubs; ++s) {
+          __m512i dot = _mm512_setzero_si512();
+          if constexpr (kFormat.offset != 0) {
+            const std::byte* minus_sum = kSubs == 1 ? a + kRows * 36 + r * 4 : b + (s * kRows + r) * 4;
+            dot = _mm512_slli_epi32(broadcast_int(minus_sum), kOffsetShift);
+          }
+          for (int j = s * kWords; j < (s + 1) * kWords; ++j) dot = _mm512_dpbusd_epi32(dot, w[j], broadcast_int(q + j * 4));
+          acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale[s], sx), acc[r]);
+        }
+        for (int s = 0; kFormat.has_min && s < kSubs; ++s) {
+          const std::byte* sx_sum = kSubs == 1 ? a + kRows * 40 + r * 4 : b + (2 * kRows + s * kRows + r) * 4;
+          acc[r] = _mm512_fmadd_ps(min[s], broadcast_float(sx_sum), acc[r]);
+        }
+      }
+      a += kStepA;
+      b += kStepB;
+    }
+  }
+  store<kRows>(job, acc);
+}
+
+template <QuantFormat kFormat>
+constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>,
+                                                                       panel<kFormat, 2>, panel<kFormat, 1>};
+
+const simd::MatmulTarget::Panel* panels(DType type) {
+  switch (type) {
+    case DType::kQ4_0: return kPanelKernels<kQ4_0>;
+    case DType::kQ4_1: return kPanelKernels<kQ4_1>;
+    case DType::kQ5_0: return kPanelKernels<kQ5_0>;
+    case DType::kQ5_1: return kPanelKernels<kQ5_1>;
+    case DType::kQ8_0: return kPanelKernels<kQ8_0>;
+    case DType::kQ2_K: return kPanelKernels<kQ2_K>;
+    case DType::kQ3_K: return kPanelKernels<kQ3_K>;
+    case DType::kQ4_K: return kPanelKernels<kQ4_K>;
+    case DType::kQ5_K: return kPanelKernels<kQ5_K>;
+    case DType::kQ6_K: return kPanelKernels<kQ6_K>;
+    default: return nullptr;
+  }
+}
+
+void put(std::byte* p, int32_t v) { std::memcpy(p, &v, sizeof v); }
+void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
+
+int32_t sum_of(__m512i v) { return _mm512_reduce_add_epi32(v); }
+
+// 32 values of row r of a tile of n_rows.
+void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::byte* b) {
+  const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);  // as integers, magnitudes order like floats, NaN on top
+  const __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude);
+  const __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude);
+  const uint32_t top = _mm512_reduce_max_epu32(_mm512_max_epu32(m0, m1));
+  const bool finite = top < 0x7f800000u;
+  const float amax = std::bit_cast<float>(top);
+  const bool zero = !finite || amax < kTinyBlock;
+  const float sx = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : amax / 127.0f;
+  const __mmask16 keep = zero ? 0 : 0xffff;
+  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / amax);
+  const __m512i q0 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x0, inverse));
+  const __m512i q1 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x1, inverse));
+  auto* q = reinterpret_cast<__m128i*>(a + r * 32);
+  _mm_storeu_si128(q, _mm512_cvtepi32_epi8(q0));
+  _mm_storeu_si128(q + 1, _mm512_cvtepi32_epi8(q1));
+  const int32_t s0 = sum_of(q0), s1 = sum_of(q1);
+  std::byte* at = a + n_rows * 32 + r * 4;
+  put(at, sx);
+  put(at + n_rows * 4, -(s0 + s1));
+  put(at + n_rows * 8, sx * static_cast<float>(s0 + s1));
+  if (b == nullptr) return;
+  at = b + r * 4;
+  put(at, -s0);
+  put(at + n_rows * 4, -s1);
+  put(at + n_rows * 8, sx * static_cast<float>(s0));
+  put(at + n_rows * 12, sx * static_cast<float>(s1));
+}
+
+void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, std::byte* a, std::byte* b) {
+  for (size_t r = 0; r < n_rows; ++r) {
+    for (size_t i = 0; i < k / 32; ++i) {
+      quantize_block(x + r * ldx + i * 32, r, n_rows, a + i * n_rows * simd::kTileBytesA,
+                     b == nullptr ? nullptr : b + i * n_rows * simd::kTileBytesB);
+    }
+  }
+}
+
+// Sixteen weights as floats, those past the mask zero.
+template <DType kType>
+__m512 load_weights(const std::byte* p, __mmask16 lanes) {
+  if constexpr (kType == DType::kF32) return _mm512_maskz_loadu_ps(lanes, p);
+  const __m256i raw = _mm256_maskz_loadu_epi16(lanes, p);
+  if constexpr (kType == DType::kF16) return _mm512_cvtph_ps(raw);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
+}
+
+// ((l0 + l8) + (l4 + l12)) and so on down to one lane; four vectors at a time, each in the same order.
+__m128 sum_lanes(__m512 v) {
+  const __m256 v8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(v8), _mm256_extractf128_ps(v8, 1));
+}
+__m128 sum_four(__m128 a, __m128 b, __m128 c, __m128 d) {
+  const __m128 ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));  // a0+a2 b0+b2 a1+a3 b1+b3
+  const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+  return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
+}
+
+template <DType kType, int kRows, int kCols>
+void dot_tile(const DotJob& job, size_t t, size_t n) {
+  constexpr size_t kBytes = kType == DType::kF32 ? 4 : 2;
+  const float* x = job.x + t * job.ldx;
+  const std::byte* w = job.w + n * job.row_bytes;
+  __m512 acc[kRows][kCols];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kCols; ++c) acc[r][c] = _mm512_setzero_ps();
+  }
+  for (size_t k = 0; k < job.k; k += 16) {
+    const __mmask16 lanes = job.k - k >= 16 ? 0xffff : static_cast<__mmask16>((1u << (job.k - k)) - 1);
+    __m512 wv[kCols];
+    for (int c = 0; c < kCols; ++c) wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes + k * kBytes, lanes);
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 xv = _mm512_maskz_loadu_ps(lanes, x + static_cast<size_t>(r) * job.ldx + k);
+      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm512_fmadd_ps(wv[c], xv, acc[r][c]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    __m128 part[4];
+    for (int c = 0; c < 4; ++c) part[c] = c < kCols ? sum_lanes(acc[r][c < kCols ? c : 0]) : _mm_setzero_ps();
+    __m128 v = sum_four(part[0], part[1], part[2], part[3]);
+    const __mmask8 lanes = (1u << kCols) - 1;
+    float* y = job.y + (t + static_cast<size_t>(r)) * job.ldy + n;
+    if (job.bias != nullptr) v = _mm_add_ps(v, _mm_maskz_loadu_ps(lanes, job.bias + n));
+    if (job.add) v = _mm_add_ps(_mm_maskz_loadu_ps(lanes, y), v);
+    _mm_mask_storeu_ps(y, lanes, v);
+  }
+}
+
+template <DType kType, int kRows>
+void dot_rows(const DotJob& job, size_t t) {
+  size_t n = 0;
+  for (; n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
+  for (; n < job.n_cols; ++n) dot_tile<kType, kRows, 1>(job, t, n);
+}
+
+template <DType kType>
+void dot_all(const DotJob& job) {
+  size_t t = 0;
+  for (; t + 6 <= job.n_rows; t += 6) dot_rows<kType, 6>(job, t);
+  for (; t + 2 <= job.n_rows; t += 2) dot_rows<kType, 2>(job, t);
+  for (; t < job.n_rows; ++t) dot_rows<kType, 1>(job, t);
+}
+
+void dot(DType type, const DotJob& job) {
+  if (type == DType::kF16) dot_all<DType::kF16>(job);
+  else if (type == DType::kBF16) dot_all<DType::kBF16>(job);
+  else dot_all<DType::kF32>(job);
+}
+
+constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};
+
+}  // namespace
+
+PackedMatrix pack(const ExecContext& ctx, const TensorView& w, Precision p) { return simd::pack_panels(ctx, w, p); }
+void matmul(const ExecContext& ctx, const MatmulArgs& args) { simd::run_matmul(kTarget, ctx, args); }
+
+}  // namespace cento::N_AVX3
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif  // CENTO_SIMD_X86

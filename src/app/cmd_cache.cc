@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include "app/commands.h"
+#include "app/json.h"
+#include "app/store_options.h"
+#include "base/text.h"
+
+namespace cento {
+namespace {
+
+constexpr size_t kIdDigitsMin = 8;
+
+std::string utc_text(int64_t unix_ms) {
+  const std::time_t seconds = unix_ms / 1000;
+  std::tm t = {};
+  char out[32] = "";
+  if (gmtime_r(&seconds, &t) != nullptr) std::strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", &t);
+  return out;
+}
+
+struct ModelTotals {
+  std::string name, architecture;
+  uint64_t blobs = 0, tokens = 0, bytes = 0;
+};
+
+// By fingerprint; models that have no KV here any more are left out.
+std::map<Hash, ModelTotals> totals_by_model(Store& store) {
+  std::map<Hash, ModelTotals> out;
+  for (const KvRow& row : store.catalogue.all_kv()) {
+    ModelTotals& m = out[row.fingerprint];
+    ++m.blobs;
+    m.tokens += row.n_tokens;
+    m.bytes += row.n_bytes;
+  }
+  Stmt models = store.catalogue.db().prepare("SELECT fingerprint, name, architecture FROM models");
+  while (models.step()) {
+    const auto it = out.find(models.hash(0));
+    if (it == out.end()) continue;
+    it->second.name = models.text(1);
+    it->second.architecture = models.text(2);
+  }
+  return out;
+}
+
+int cache_status(Run& run) {
+  const auto store = open_store(run.common(), StoreUse::kRead);
+  const auto models = totals_by_model(*store);
+  const uint64_t bytes = store->catalogue.kv_bytes_total();
+  Json out;
+  put_path(out, "store", store->catalogue.dir());
+  out["schema"] = Catalogue::kSchemaVersion;
+  out["kv"] = {{"blobs", 0}, {"tokens", 0}, {"bytes", bytes}};
+  out["models"] = Json::array();
+  std::string text = "store   " + printable(store->catalogue.dir()) + "\n";
+  uint64_t blobs = 0, tokens = 0;
+  std::string model_lines;
+  for (const auto& [fingerprint, m] : models) {
+    blobs += m.blobs;
+    tokens += m.tokens;
+    out["models"].push_back({{"name", json_text(m.name)},
+                             {"fingerprint", fingerprint.hex()},
+                             {"architecture", json_text(m.architecture)},
+                             {"blobs", m.blobs},
+                             {"tokens", m.tokens},
+                             {"bytes", m.bytes}});
+    model_lines += "model   " + printable(m.name) + " (" + fingerprint.short_hex() + "): " + std::to_string(m.blobs) + " pieces, " +
+                   std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + "\n";
+  }
+  out["kv"]["blobs"] = blobs;
+  out["kv"]["tokens"] = tokens;
+  out["collections"] = Json::array();
+  text += "kv      " + std::to_string(blobs) + " pieces, " + std::to_string(tokens) + " tokens, " + size_text(bytes) + "\n" + model_lines;
+  for (const Collection& c : store->docs.collections()) {
+    const size_t sources = store->docs.sources(c.id).size();
+    const uint64_t chunks = store->docs.chunk_count(c.id);
+    const size_t skipped = store->docs.skipped(c.id).size();
+    out["collections"].push_back({{"name", json_text(c.name)},
+                                  {"sources", sources},
+                                  {"chunks", chunks},
+                                  {"skipped", skipped},
+                                  {"chunk_tokens", c.chunk_tokens},
+                                  {"tokenizer", json_text(c.tokenizer)}});
+    text += "docs    " + printable(c.name) + ": " + std::to_string(sources) + " files, " + std::to_string(chunks) + " chunks" +
+            (skipped > 0 ? ", " + std::to_string(skipped) + " files skipped" : "") + "\n";
+  }
+  run.terminal.out(run.common().json ? json_line(out) : text);
+  return 0;
+}
+
+// The path of a chunk's first place, whatever its collection; "" for a fixed prefix.
+std::string source_of(Store& store, const KvRow& row) {
+  if (!row.chunk_hash) return {};
+  const auto chunk = store.docs.chunk_by_hash(*row.chunk_hash);
+  if (!chunk) return {};
+  for (const Collection& c : store.docs.collections()) {
+    const auto places = store.docs.places(c.id, chunk->id);
+    if (!places.empty()) return places.front().path;
+  }
+  return {};
+}
+
+int cache_list(Run& run) {
+  const auto store = open_store(run.common(), StoreUse::kRead);
+  auto rows = store->catalogue.all_kv();
+  std::sort(rows.begin(), rows.end(), [](const KvRow& a, const KvRow& b) { return a.created_ms < b.created_ms; });
+  Json out;
+  out["blobs"] = Json::array();
+  std::string text;
+  for (const KvRow& row : rows) {
+    const std::string source = source_of(*store, row);
+    Json item;
+    item["id"] = row.key.hex();
+    item["kind"] = kv_kind_name(row.kind);
+    item["model"] = row.fingerprint.hex();
+    if (row.chunk_hash) item["chunk"] = row.chunk_hash->hex();
+    if (!source.empty()) put_path(item, "source", source);
+    item["tokens"] = row.n_tokens;
+    item["bytes"] = row.n_bytes;
+    item["codec"] = json_text(row.codec);
+    item["created"] = utc_text(row.created_ms);
+    item["last_used"] = utc_text(row.last_used_ms);
+    item["hits"] = row.hits;
+    out["blobs"].push_back(std::move(item));
+    text += row.key.short_hex() + "  " + kv_kind_name(row.kind) + "  " + std::to_string(row.n_tokens) + " tokens  " +
+            size_text(row.n_bytes) + "  used " + utc_text(row.last_used_ms) + "  " + printable(path_from_here(source)) + "\n";
+  }
+  if (rows.empty()) text = "nothing is stored yet; `cento precompute` fills the store\n";
+  run.terminal.out(run.common().json ? json_line(out) : text);
+  return 0;
+}
+
+int cache_verify(Run& run) {
+  const auto store = open_store(run.common(), StoreUse::kRead);
+  const KvStore::Verified verified = store->kv.verify();
+  Json out;
+  out["blobs"] = verified.blobs;
+  out["bad"] = Json::array();
+  for (const auto& [key, reason] : verified.bad) {
+    out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
+    run.terminal.warning(key.short_hex() + ": " + reason);
+  }
+  const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) + " damaged\n";
+  run.terminal.out(run.common().json ? json_line(out) : text);
+  if (verified.bad.empty()) return 0;
+  run.terminal.note("damaged pieces are never used; `cento cache rm ID` removes one, the next `cento precompute` computes it again");
+  return exit_status(Code::kInput);
+}
+
+int cache_gc(Run& run) {
+  const auto store = open_store(run.common(), StoreUse::kWrite);
+  const KvStore::Leftovers removed = store->kv.gc();
+  const Json out = {{"files", removed.files}, {"rows", removed.rows}, {"bytes", removed.bytes}};
+  run.terminal.out(run.common().json ? json_line(out)
+                                     : std::to_string(removed.files) + " files and " + std::to_string(removed.rows) + " rows removed, " +
+                                           size_text(removed.bytes) + " freed\n");
+  return 0;
+}
+
+bool is_hex(const std::string& text) { return text.find_first_not_of("0123456789abcdef") == std::string::npos; }
+
+// Rows whose key, or whose chunk's id, begins with `id`.
+std::vector<KvRow> rows_of(const std::vector<KvRow>& all, const std::string& id) {
+  std::vector<KvRow> out;
+  std::set<std::string> meant;
+  for (const KvRow& row : all) {
+    const std::string key = row.key.hex();
+    const std::string chunk = row.chunk_hash ? row.chunk_hash->hex() : "";
+    if (key.starts_with(id)) {
+      meant.insert(key);
+    } else if (chunk.starts_with(id)) {
+      meant.insert(chunk);  // all KV of that chunk
+    } else {
+      continue;
+    }
+    out.push_back(row);
+  }
+  if (meant.size() > 1) throw Error{Code::kUsage, "\"" + id + "\" is the beginning of several ids", "cento cache rm", "write more digits"};
+  return out;
+}
+
+int cache_remove(Run& run, const std::vector<std::string>& ids) {
+  for (const auto& id : ids) {
+    if (id.size() < kIdDigitsMin || id.size() > 64 || !is_hex(id)) {
+      throw Error{Code::kUsage, "\"" + id + "\" is not an id: 8 to 64 digits 0-9 a-f", "cento cache rm", "cento cache list shows them"};
+    }
+  }
+  const auto store = open_store(run.common(), StoreUse::kWrite);
+  const auto all = store->catalogue.all_kv();
+  std::map<Hash, uint64_t> chosen;  // key -> bytes; an id given twice counts once
+  std::vector<std::string> missing;
+  for (const auto& id : ids) {
+    const auto rows = rows_of(all, id);
+    if (rows.empty()) missing.push_back(id);
+    for (const KvRow& row : rows) chosen.emplace(row.key, row.n_bytes);
+  }
+  Json out;
+  out["removed"] = Json::array();
+  uint64_t bytes = 0;
+  for (const auto& [key, n_bytes] : chosen) {
+    store->kv.remove(key).or_throw();
+    out["removed"].push_back(key.hex());
+    bytes += n_bytes;
+  }
+  out["not_found"] = missing;
+  out["bytes"] = bytes;
+  for (const auto& id : missing) run.terminal.warning("no stored KV with id " + id);
+  run.terminal.out(run.common().json ? json_line(out) : std::to_string(chosen.size()) + " pieces removed, " + size_text(bytes) + " freed\n");
+  if (missing.empty()) return 0;
+  return chosen.empty() ? kNothingFoundStatus : kPartlyDoneStatus;
+}
+
+// Longest unused first; a fixed prefix, which is small and serves every prompt of its model, last.
+int cache_trim(Run& run, uint64_t max_bytes) {
+  const auto store = open_store(run.common(), StoreUse::kWrite);
+  auto rows = store->catalogue.all_kv();
+  std::sort(rows.begin(), rows.end(), [](const KvRow& a, const KvRow& b) {
+    const bool a_prefix = a.kind == KvKind::kPrefix, b_prefix = b.kind == KvKind::kPrefix;
+    if (a_prefix != b_prefix) return b_prefix;
+    if (a.last_used_ms != b.last_used_ms) return a.last_used_ms < b.last_used_ms;
+    return a.key < b.key;
+  });
+  uint64_t bytes = store->catalogue.kv_bytes_total(), removed = 0, freed = 0;
+  for (const KvRow& row : rows) {
+    if (bytes <= max_bytes) break;
+    store->kv.remove(row.key).or_throw();
+    ++removed;
+    freed += row.n_bytes;
+    bytes -= std::min(bytes, row.n_bytes);
+  }
+  const Json out = {{"removed", removed}, {"freed", freed}, {"bytes", bytes}};
+  run.terminal.out(run.common().json ? json_line(out)
+                                     : std::to_string(removed) + " pieces removed, " + size_text(freed) + " freed; " + size_text(bytes) + " stored\n");
+  return 0;
+}
+
+}  // namespace
+
+int cmd_cache(Run& run, const CacheCommand& command) {
+  switch (command.action) {
+    case CacheCommand::Action::kStatus: return cache_status(run);
+    case CacheCommand::Action::kList: return cache_list(run);
+    case CacheCommand::Action::kVerify: return cache_verify(run);
+    case CacheCommand::Action::kGc: return cache_gc(run);
+    case CacheCommand::Action::kRemove: return cache_remove(run, command.ids);
+    case CacheCommand::Action::kTrim: return cache_trim(run, command.max_bytes);
+  }
+  return exit_status(Code::kInternal);
+}
+
+}  // namespace cento

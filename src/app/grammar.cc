@@ -1,0 +1,201 @@
+#include "app/grammar.h"
+
+#include <limits>
+
+#include "base/text.h"
+#include "docs/chunker.h"
+#include "kv/kv_store.h"
+
+namespace cento {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void add_run_options(CommandBuilder& b, RunOptions& run) {
+  b.value("--precision", "fast|f32", "arithmetic: fast (int8 against quantised weights) or f32 (reference, slow)", "fast",
+          to_choice({"fast", "f32"}, [&run](const std::string& v) {
+            run.precision = v == "f32" ? Precision::kF32 : Precision::kFast;
+          }));
+  b.value("--chat-template", "NAME", "chat format, if the model's own is not recognised (" + one_of(ChatTemplate::names()) + ")",
+          "", to_text(run.chat_template));
+  b.value("--target", "NAME", "instruction set of the kernels, \"ref\" for plain C++", "auto", to_text(run.target));
+}
+
+}  // namespace
+
+Grammar::Grammar() {
+  app.set_help_flag("-h,--help", "");
+  doc.path = {"cento"};
+  doc.what = "answers from your documents on your own model, without computing the same context twice";
+  doc.more = "Index a folder, compute its KV cache once, then ask: each answer is stitched from stored pieces.";
+  doc.examples =
+      "cento index ./handbook                    # read a folder\n"
+      "cento precompute                          # compute and keep its KV\n"
+      "cento query \"May I carry over leave?\"     # answer, with sources";
+  CommandBuilder program(app, doc, specs, "");
+  add_common(program);
+  add_index(program);
+  add_precompute(program);
+  add_query(program);
+  add_cache(program);
+  add_model(program);
+  add_small_ones(program);
+}
+
+void Grammar::add_common(CommandBuilder& b) {
+  b.value("--store", "DIR", "folder of the catalogue and the stored KV", "$XDG_DATA_HOME/cento", to_text(common.store));
+  b.value("--model", "FILE|NAME", "GGUF file, or the name of one in the model folders", "the only one found",
+          to_text(common.model));
+  b.value("--config", "FILE", "configuration file (TOML)", "$XDG_CONFIG_HOME/cento/config.toml", to_text(config_path));
+  b.value("--collection", "NAME", "which set of documents", "default", [this](const std::vector<std::string>& v) {
+    if (trim(v.back()).empty() || !is_valid_utf8(v.back())) throw BadValue{"a name is needed"};
+    common.collection = v.back();
+  });
+  b.value("--device", "auto|cpu|cuda", "where to compute", "auto",
+          to_choice({"auto", "cpu", "cuda"}, [this](const std::string& v) { common.device = v; }));
+  b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0", to_number(common.threads, 0, 1024));
+  b.flag("--json", "one JSON object on stdout instead of text", common.json);
+  b.flag("-q,--quiet", "nothing but answers and errors", common.quiet);
+  b.flag("-v,--verbose", "say more about what is done", common.verbose);
+  b.value("--color", "auto|always|never", "colour in messages (NO_COLOR is honoured)", "auto",
+          to_choice({"auto", "always", "never"}, [this](const std::string& v) {
+            common.color = v == "always" ? ColorMode::kAlways : v == "never" ? ColorMode::kNever : ColorMode::kAuto;
+          }));
+  b.inverse("--no-progress", "no progress bar", common.progress);
+  b.flag("--version", "print the version and stop", version);
+  // CLI11 has the help flag already; the description lists it like any other.
+  doc.options.push_back({.names = {"-h", "--help"}, .help = "print this text and stop"});
+}
+
+void Grammar::add_index(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand(
+      "index", "read files and folders into a collection",
+      "Reads Markdown, reStructuredText, HTML and plain text, and only what has changed since the last time.\n"
+      "Without a PATH it re-reads the folders that the collection already has; with - it takes a list of paths from stdin.",
+      "cento index ./handbook\n"
+      "cento index --collection notes --exclude 'drafts/' ~/notes\n"
+      "cento index                               # bring it up to date\n"
+      "find . -name '*.md' -print0 | cento index -0 -");
+  IndexOptions& o = index.options;
+  b.positional("PATH", "file or folder; - for a list on stdin", false, to_texts(o.paths), true);
+  b.flag("--dry-run", "say what would be done, change nothing", o.dry_run);
+  b.toggle("--prune", "remove what is gone from the folders (default), or keep it", o.prune);
+  b.list("--include", "GLOB", "only files that match; as in .gitignore, may be repeated", o.include);
+  b.list("--exclude", "GLOB", "not the files and folders that match; may be repeated", o.exclude);
+  b.inverse("--no-ignore", "read files that .gitignore and .ignore rule out", o.use_ignore_files);
+  b.flag("--hidden", "read hidden files and folders", o.hidden);
+  b.flag("--follow", "follow symbolic links out of the folder", o.follow_links);
+  b.value("--max-file-size", "SIZE", "larger files are skipped", "64MiB", to_size(o.max_file_bytes));
+  b.value("--chunk-tokens", "N", "most tokens in a chunk", "256", to_number(o.chunk_tokens, kChunkTokensMin, kChunkTokensMax));
+  b.list("--converter", "EXT=COMMAND", "command that prints a file of this extension as text; {} is the file; may be repeated",
+         converters);
+  b.flag("-0,--null", "the list on stdin is separated by NUL, not by line ends", index.nul_separated);
+}
+
+void Grammar::add_precompute(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand(
+      "precompute", "compute and store the KV of a collection's chunks",
+      "Can be stopped at any time: what is stored stays, and the next run goes on from there.",
+      "cento precompute\n"
+      "cento precompute --dry-run                # how much is there to do?\n"
+      "cento precompute --max-bytes 4GiB --only 'people/*'");
+  PrecomputeOptions& o = precompute.options;
+  b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
+  b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless", to_choice({"lossless", "raw"}, [&o](const std::string& v) {
+            o.codec = *find_kv_codec(v);
+          }));
+  b.value("--context", "stand-in|prefix",
+          "what a chunk is computed behind: text of its kind (closer to a real prompt), or the fixed prefix alone", "stand-in",
+          to_choice({"stand-in", "prefix"}, [&o](const std::string& v) {
+            o.context = v == "prefix" ? ContextKind::kPrefix : ContextKind::kStandIn;
+          }));
+  b.value("--max-bytes", "SIZE", "most bytes of stored KV; chunks beyond it are skipped", "", to_optional_size(o.max_bytes));
+  b.value("--only", "GLOB", "only chunks of files that match", "", to_text(o.only_glob));
+  add_run_options(b, precompute.run);
+}
+
+void Grammar::add_query(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand(
+      "query", "answer a question from a collection, with sources",
+      "Finds the chunks that fit, loads their stored KV, recomputes the part that matters and lets the model answer.",
+      "cento query \"May I carry over leave?\"\n"
+      "cento query --json --top-k 8 \"Who signs for a loan?\" | jq .citations\n"
+      "echo \"What are the core hours?\" | cento query -\n"
+      "cento query --prefill full --show-sources \"When is the museum open?\"\n"
+      "cento query --prompt prompt.json --verify --logits rows.npy");
+  AskOptions& o = query.ask;
+  b.positional("QUESTION", "the question; - to read it from stdin", false, to_text(query.question));
+  b.value("--prompt", "FILE.json", "explicit segments instead of a question: {\"system\",\"chunks\",\"question\",\"answer\"?}", "",
+          to_text(query.prompt_file));
+  b.flag("--keep", "with --prompt: store the KV that was computed", query.keep);
+  b.value("--top-k", "N", "chunks to put before the model", "5", to_number(o.top_k, 1, 1000));
+  b.list("--chunk", "ID", "this chunk instead of a search; may be repeated", o.chunks);
+  b.value("--prefill", "auto|full|prefix|reuse|blend", "how the prompt's KV is made", "auto",
+          to_choice({"auto", "full", "prefix", "reuse", "blend"}, [&o](const std::string& v) { o.prefill = *find_prefill_mode(v); }));
+  std::vector<std::string> policy_list;
+  std::string policy_values;
+  for (const auto& p : policies()) {
+    policy_values += (policy_list.empty() ? "" : "|") + std::string(p.name);
+    policy_list.push_back(p.name);
+  }
+  b.value("--policy", policy_values, "which reused rows are recomputed", policy_name(o.blend.policy),
+          to_choice(policy_list, [&o](const std::string& v) { o.blend.policy = *find_policy(v); }));
+  b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "by prompt length", to_optional_real(o.blend.ratio, 0, 1));
+  b.value("--max-tokens", "N", "longest answer", "256", to_number(o.max_tokens, 1, 1u << 20));
+  b.value("--temperature", "T", "0: always the likeliest token", "0", to_real(o.sampler.temperature, 0, 100));
+  b.value("--top-p", "P", "draw from the likeliest tokens that make up this share", "1", to_real(o.sampler.top_p, 0, 1));
+  b.value("--top-k-tokens", "N", "draw from the N likeliest tokens; 0: all", "0", to_number(o.sampler.top_k, 0, 1u << 30));
+  b.value("--min-p", "P", "leave out tokens below this share of the likeliest one", "0", to_real(o.sampler.min_p, 0, 1));
+  b.value("--repetition-penalty", "X", "above 1: recent tokens become less likely", "1",
+          to_real(o.sampler.repetition_penalty, 0.01, kInfinity));
+  b.value("--seed", "N", "of the draw", "0", to_number(o.sampler.seed, 0, std::numeric_limits<uint64_t>::max()));
+  b.list("--stop", "TEXT", "end the answer before this text; may be repeated", o.stop);
+  b.flag("--show-sources", "print the passages too", query.show_sources);
+  b.toggle("--stream", "print the answer as it comes (default), or whole at the end", query.stream);
+  b.flag("--verify", "then run full prefill too and say how close the two are", o.verify);
+  b.value("--logits", "FILE.npy", "write the logits of the last prompt row and of each answer row, float32 [rows, V]", "",
+          to_text(query.logits_file));
+  add_run_options(b, query.run);
+}
+
+void Grammar::add_cache(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand("cache", "what is stored, and its upkeep", "",
+                                        "cento cache status\n"
+                                        "cento cache list --json | jq '.blobs[].source'\n"
+                                        "cento cache trim --max-bytes 2GiB");
+  b.subcommand("status", "sizes and counts", "", "cento cache status --json");
+  b.subcommand("list", "every stored piece of KV", "", "cento cache list");
+  b.subcommand("verify", "read everything and check it", "Exit status 3 if anything is damaged.", "cento cache verify");
+  b.subcommand("gc", "remove files and rows that nothing refers to", "", "cento cache gc");
+  CommandBuilder rm = b.subcommand("rm", "remove stored KV", "", "cento cache rm 3fa9c1d2");
+  rm.positional("ID", "id of stored KV or of a chunk, or the beginning of one (8 digits at least)", true, to_texts(cache.ids), true);
+  CommandBuilder trim = b.subcommand("trim", "remove the longest unused until the rest fits", "", "cento cache trim --max-bytes 2GiB");
+  trim.value("--max-bytes", "SIZE", "what may stay", "", to_size(cache.max_bytes));
+}
+
+void Grammar::add_model(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand("model", "which models there are and what is in them", "",
+                                        "cento model list\n"
+                                        "cento model show smollm2-135m-instruct-q4_1.gguf\n"
+                                        "echo \"two words\" | cento model tokenize -");
+  b.subcommand("list", "models in the model folders", "", "cento model list --json");
+  CommandBuilder show = b.subcommand("show", "what a model file holds and whether cento can run it", "",
+                                     "cento model show model.gguf");
+  show.positional("FILE", "GGUF file, or the name of one in the model folders", true, to_text(model.file));
+  CommandBuilder tokenize = b.subcommand("tokenize", "text as the model's tokens", "", "cento model tokenize \"two words\"");
+  tokenize.positional("TEXT", "the text; - or nothing: from stdin", false, to_text(model.text));
+  tokenize.flag("--special", "read names of control tokens in the text as these tokens", model.specials);
+}
+
+void Grammar::add_small_ones(CommandBuilder& program) {
+  program.subcommand("config", "each setting and where its value comes from", "", "cento config\ncento config --json --threads 2");
+  program.subcommand("doctor", "check machine, store, models and configuration", "Exit status 0 if all is well.", "cento doctor");
+  CommandBuilder c = program.subcommand("completion", "a completion script for a shell", "",
+                                        "cento completion bash > ~/.local/share/bash-completion/completions/cento");
+  c.positional("bash|zsh|fish", "the shell", true,
+               to_choice({"bash", "zsh", "fish"}, [this](const std::string& v) { completion.shell = v; }));
+  CommandBuilder h = program.subcommand("help", "the manual page of a subcommand", "", "cento help query");
+  h.positional("SUBCOMMAND", "which one; none: the program", false, to_texts(help.topic), true);
+}
+
+}  // namespace cento

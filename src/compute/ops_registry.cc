@@ -1,0 +1,92 @@
+#include "compute/ops_registry.h"
+
+#include <hwy/targets.h>
+
+#include "base/error.h"
+#include "kernels/ref/ref_ops.h"
+#include "kernels/simd/simd_ops.h"
+
+namespace cento {
+namespace {
+
+Ops make_ref_ops() {
+  Ops ops{};
+  ops.name = "ref";
+  ops.device = &Device::host();
+  ops.pack = ref::pack;
+  ops.matmul = ref::matmul;
+  ops.rms_norm = ref::rms_norm;
+  ops.rope_rows = ref::rope_rows;
+  ops.cast_rows = ref::cast_rows;
+  ops.kv_place = ref::kv_place;
+  ops.kv_deviation = ref::kv_deviation;
+  ops.attention = ref::attention;
+  ops.gate = ref::gate;
+  ops.gather = ref::gather;
+  ops.add = ref::add;
+  return ops;
+}
+
+#if CENTO_SIMD_X86
+Ops make_avx2_ops() {
+  Ops ops = ref_ops();
+  ops.name = "AVX2";
+  ops.pack = N_AVX2::pack;
+#define CENTO_SET_OP(op, Args) ops.op = N_AVX2::op;
+  CENTO_SIMD_OPS(CENTO_SET_OP)
+#undef CENTO_SET_OP
+  return ops;
+}
+
+Ops make_avx3_ops() {
+  Ops ops = ref_ops();
+  ops.name = "AVX3";
+  ops.pack = N_AVX3::pack;
+#define CENTO_SET_OP(op, Args) ops.op = N_AVX3::op;
+  CENTO_SIMD_OPS(CENTO_SET_OP)
+#undef CENTO_SET_OP
+  return ops;
+}
+
+// Highway asks the operating system too (are wide registers saved?). VNNI is not one of its conditions for AVX3.
+bool runs_avx2() { return (hwy::SupportedTargets() & HWY_AVX2) != 0; }
+bool runs_avx3() { return (hwy::SupportedTargets() & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512vnni"); }
+#endif
+
+}  // namespace
+
+const Ops& ref_ops() {
+  static const Ops ops = make_ref_ops();
+  return ops;
+}
+
+std::vector<const Ops*> all_simd_ops() {
+  std::vector<const Ops*> all;
+#if CENTO_SIMD_X86
+  static const Ops avx2 = make_avx2_ops();
+  static const Ops avx3 = make_avx3_ops();
+  if (runs_avx2()) all.push_back(&avx2);
+  if (runs_avx3()) all.push_back(&avx3);
+#endif
+  return all;
+}
+
+std::vector<const Ops*> all_ops() {
+  std::vector<const Ops*> all = {&ref_ops()};
+  for (const Ops* ops : all_simd_ops()) all.push_back(ops);
+  return all;
+}
+
+const Ops& best_ops() { return *all_ops().back(); }
+
+const Ops& find_ops(std::string_view name) {
+  if (name.empty() || name == "auto") return best_ops();
+  std::string names = "auto";
+  for (const Ops* ops : all_ops()) {
+    if (name == ops->name) return *ops;
+    names += std::string(", ") + ops->name;
+  }
+  throw Error(Code::kUsage, "this machine has no target \"" + std::string(name) + "\"", "--target", "one of: " + names);
+}
+
+}  // namespace cento

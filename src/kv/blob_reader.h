@@ -1,0 +1,37 @@
+// A stored KV read from its file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kv/blob_codec.h"
+#include "kv/kv_store.h"
+
+namespace cento {
+
+class BlobReader final : public KvReader {
+ public:
+  // `header` is that of `file`; `path` is for messages.
+  BlobReader(std::unique_ptr<File> file, BlobHeader header, std::string path)
+      : file_(std::move(file)), header_(std::move(header)), path_(std::move(path)), bytes_read_(header_.header_bytes) {}
+
+  uint64_t n_tokens() const override { return header_.ids.size(); }
+  const KvShape& shape() const override { return header_.shape; }
+  const Hash& key() const override { return header_.key; }
+  Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override;
+  uint64_t bytes_read() const override { return bytes_read_; }
+  const BlobHeader& header() const { return header_; }
+
+ private:
+  Status read_frame(uint32_t layer, const char* side, const BlobFrame& frame, std::span<std::byte> out);
+
+  std::unique_ptr<File> file_;
+  BlobHeader header_;
+  std::string path_;
+  uint64_t bytes_read_;
+  FrameCodec codec_;
+  std::vector<std::byte> stored_;
+};
+
+}  // namespace cento
