@@ -125,7 +125,8 @@ TEST_CASE("tidy: third-party headers stop where the build says they stop", "[tid
   for (const Include& i : all_includes()) {
     INFO(place(i));
     CHECK_FALSE(i.name.starts_with("catch2/"));
-    if (i.name.starts_with("hwy/")) CHECK((i.file.starts_with("kernels/simd/") || i.file == "src/compute/ops_registry.cc"));
+    if (i.name.starts_with("hwy/"))
+      CHECK((i.file.starts_with("kernels/simd/") || i.file == "src/compute/ops_registry.cc"));
     for (const auto& [header, stop] : kHeaderStops) {
       if (i.name.starts_with(header)) CHECK(i.file.starts_with(stop));
     }
@@ -154,7 +155,8 @@ TEST_CASE("tidy: no mark of unfinished work", "[tidy]") {
       for (const auto line : split_lines(text)) {
         ++n;
         // std::regex recurses: very long lines are data
-        if (line.size() < 2000 && std::regex_search(std::string(line), mark)) FAIL_CHECK(file << ":" << n << ": " << line);
+        if (line.size() < 2000 && std::regex_search(std::string(line), mark))
+          FAIL_CHECK(file << ":" << n << ": " << line);
       }
     }
   }
@@ -211,9 +213,10 @@ TEST_CASE("tidy: each long flag of --help is in the manual page, and the other w
       std::set<std::string> printed = long_flags(help_text(c, program.options));
       for (const auto& flag : printed) {
         INFO(flag);
-        const bool known = common.contains(flag) || std::any_of(c.options.begin(), c.options.end(), [&](const OptionDoc& o) {
-                             return std::find(o.names.begin(), o.names.end(), flag) != o.names.end();
-                           });
+        const bool known =
+            common.contains(flag) || std::any_of(c.options.begin(), c.options.end(), [&](const OptionDoc& o) {
+              return std::find(o.names.begin(), o.names.end(), flag) != o.names.end();
+            });
         const bool of_subcommand = !c.subcommands.empty();  // examples of a group show flags of its members
         const bool other = c.path.back() == "query" && flag == "--prompt";  // "with --prompt"
         CHECK((known || of_subcommand || other));
@@ -230,7 +233,8 @@ TEST_CASE("tidy: each long flag of --help is in the manual page, and the other w
 
 // Command lines of ours in a text: "cento WORD" at the beginning of a line of code, in back-quotes, or behind a pipe.
 std::vector<std::vector<std::string>> command_lines(const std::string& text) {
-  static const std::regex call(R"((^|\n|`|\$ |\| )\s*(\./build/|build/)?cento ((--?[a-z][^ \n`]* )*)([a-z]+)( ([a-z]+))?)");
+  static const std::regex call(
+      R"((^|\n|`|\$ |\| )\s*(\./build/|build/)?cento ((--?[a-z][^ \n`]* )*)([a-z]+)( ([a-z]+))?)");
   std::vector<std::vector<std::string>> out;
   for (std::sregex_iterator it(text.begin(), text.end(), call), end; it != end; ++it) {
     out.push_back({(*it)[5].str()});
@@ -321,7 +325,9 @@ TEST_CASE("tidy: every dependency's package is installed by install-deps.sh", "[
     const std::string text = text_of(file);
     for (std::sregex_iterator it(text.begin(), text.end(), package), end; it != end; ++it, ++n) {
       INFO(file << ": " << (*it)[1].str());
-      CHECK(std::regex_search(script, std::regex("[ (]" + std::regex_replace((*it)[1].str(), std::regex(R"([.+])"), "\\$&") + R"([ )\n])")));
+      CHECK(std::regex_search(
+          script,
+          std::regex("[ (]" + std::regex_replace((*it)[1].str(), std::regex(R"([.+])"), "\\$&") + R"([ )\n])")));
     }
   }
   CHECK(n >= 9);

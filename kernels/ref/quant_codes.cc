@@ -14,29 +14,52 @@ fp16 half(const std::byte* b) {
   return h;
 }
 
-// 32 values: byte j holds value j in its low nibble and j + 16 in its high one.
-void nibbles32(const std::byte* qs, uint8_t* code) {
-  for (int j = 0; j < 16; ++j) {
-    code[j] = u8(qs + j) & 15u;
-    code[j + 16] = static_cast<uint8_t>(u8(qs + j) >> 4);
+// to[i] = or_into ? to[i] | field : field, with field = (from[i] >> shift & mask) << up, for 8 * kWords bytes. Eight bytes
+// at a time: packing a model goes through here.
+template <int kWords, bool kOrInto = false>
+void fields(const std::byte* from, int shift, unsigned mask, uint8_t* to, int up = 0) {
+  const uint64_t masks = mask * 0x0101010101010101ull;
+  for (int i = 0; i < kWords; ++i) {
+    uint64_t word, old = 0;
+    std::memcpy(&word, from + 8 * i, 8);
+    if (kOrInto) std::memcpy(&old, to + 8 * i, 8);
+    word = old | (word >> shift & masks) << up;
+    std::memcpy(to + 8 * i, &word, 8);
   }
 }
 
+// 32 values: byte j holds value j in its low nibble and j + 16 in its high one.
+void nibbles32(const std::byte* qs, uint8_t* code) {
+  fields<2>(qs, 0, 15, code);
+  fields<2>(qs, 4, 15, code + 16);
+}
+
+// 32 bits, one a value.
 void fifth_bits32(const std::byte* bits, uint8_t* code) {
-  for (int j = 0; j < 32; ++j) code[j] = static_cast<uint8_t>(code[j] | (u8(bits + j / 8) >> (j % 8) & 1u) << 4);
+  for (int i = 0; i < 4; ++i) {
+    // Eight copies of the byte; byte k keeps bit k; what is not zero becomes 16: 0x7f more sets the top bit.
+    const uint64_t spread = u8(bits + i) * 0x0101010101010101ull & 0x8040201008040201ull;
+    const uint64_t fifth = (spread + 0x7f7f7f7f7f7f7f7full & 0x8080808080808080ull | spread & 0x8080808080808080ull) >> 3;
+    uint64_t codes;
+    std::memcpy(&codes, code + 8 * i, 8);
+    codes |= fifth;
+    std::memcpy(code + 8 * i, &codes, 8);
+  }
 }
 
 // 128 nibble bytes of Q4_K and Q5_K: 32 of them hold two neighbouring sub-blocks.
 void nibbles256(const std::byte* qs, uint8_t* code) {
-  for (int v = 0; v < 256; ++v) {
-    const int pair = v / 64, high = v / 32 % 2, l = v % 32;
-    code[v] = static_cast<uint8_t>(u8(qs + pair * 32 + l) >> (4 * high) & 15u);
-  }
+  for (int g = 0; g < 8; ++g) fields<4>(qs + g / 2 * 32, g % 2 * 4, 15, code + 32 * g);
 }
 
 // 64 bytes of 2-bit planes of Q2_K and Q3_K: 32 bytes hold 128 values, 32 apart.
 void planes256(const std::byte* qs, uint8_t* code) {
-  for (int v = 0; v < 256; ++v) code[v] = static_cast<uint8_t>(u8(qs + v / 128 * 32 + v % 32) >> (v / 32 % 4 * 2) & 3u);
+  for (int g = 0; g < 8; ++g) fields<4>(qs + g / 4 * 32, g % 4 * 2, 3, code + 32 * g);
+}
+
+// 32 bytes, bit g of which belongs to the values of the g-th 32: goes to bit `up` of the code.
+void high_bits256(const std::byte* bits, uint8_t* code, int up) {
+  for (int g = 0; g < 8; ++g) fields<4, true>(bits, g, 1, code + 32 * g, up);
 }
 
 // The 12 bytes of Q4_K and Q5_K: see quant.cc.
@@ -61,7 +84,7 @@ void read_q2_k(const std::byte* b, QuantBlock& out) {
 
 void read_q3_k(const std::byte* b, QuantBlock& out) {
   planes256(b + 32, out.code);
-  for (int v = 0; v < 256; ++v) out.code[v] = static_cast<uint8_t>(out.code[v] | (u8(b + v % 32) >> (v / 32) & 1u) << 2);
+  high_bits256(b, out.code, 2);
   const std::byte* packed = b + 96;
   for (int g = 0; g < 16; ++g) {
     const int low = u8(packed + g % 8) >> (g / 8 * 4) & 15;
@@ -72,11 +95,10 @@ void read_q3_k(const std::byte* b, QuantBlock& out) {
 }
 
 void read_q6_k(const std::byte* b, QuantBlock& out) {
-  for (int v = 0; v < 256; ++v) {
-    const int h = v / 128, plane = v / 32 % 4, l = v % 32;
-    const unsigned low = u8(b + h * 64 + plane % 2 * 32 + l) >> (plane / 2 * 4) & 15u;
-    const unsigned high = u8(b + 128 + h * 32 + l) >> (plane * 2) & 3u;
-    out.code[v] = static_cast<uint8_t>(low | high << 4);
+  for (int g = 0; g < 8; ++g) {
+    const int half = g / 4, plane = g % 4;
+    fields<4>(b + half * 64 + plane % 2 * 32, plane / 2 * 4, 15, out.code + 32 * g);
+    fields<4, true>(b + 128 + half * 32, plane * 2, 3, out.code + 32 * g, 4);
   }
   std::memcpy(out.scale, b + 192, 16);
   out.d = half(b + 208);
@@ -139,9 +161,7 @@ void read_quant_block(DType type, const std::byte* b, QuantBlock& out) {
       out.m = half(b + 2);
       scales_and_mins(b + 4, out);
       nibbles256(b + (five ? 48 : 16), out.code);
-      for (int v = 0; five && v < 256; ++v) {
-        out.code[v] = static_cast<uint8_t>(out.code[v] | (u8(b + 16 + v % 32) >> (v / 32) & 1u) << 4);
-      }
+      if (five) high_bits256(b + 16, out.code, 4);
       return;
     }
     case DType::kQ6_K: return read_q6_k(b, out);

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -23,6 +24,17 @@ namespace {
 
 using simd::DotJob;
 using simd::PanelJob;
+
+// f(0), ..., f(n - 1) with constants: GCC keeps an array in registers only where every index is one from the start.
+template <class F, int... kI>
+[[gnu::always_inline]] inline void for_each_of(std::integer_sequence<int, kI...>, const F& f) {
+  (f(std::integral_constant<int, kI>{}), ...);
+}
+template <int kN, class F>
+[[gnu::always_inline]] inline void unrolled(const F& f) {
+  for_each_of(std::make_integer_sequence<int, kN>{}, f);
+}
+#define CENTO_INLINE __attribute__((always_inline))
 
 __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 __m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
@@ -44,50 +56,50 @@ __m256 broadcast_float(const std::byte* p) {
 // The lower or upper half of the eight vectors of 32 values, one code a byte (matmul_layout.h); 8-bit codes less their
 // offset of 128.
 template <int kBits>
-void unpack(const std::byte* codes, __m256i (&w)[8]) {
+[[gnu::always_inline]] inline void unpack(const std::byte* codes, __m256i (&w)[8]) {
   if constexpr (kBits == 8) {
-    for (int j = 0; j < 8; ++j) w[j] = _mm256_xor_si256(load_vector(codes, j), _mm256_set1_epi8(-128));
-    return;
-  }
-  constexpr int kLow = kBits >= 4 ? 4 : 2;
-  const __m256i low_mask = _mm256_set1_epi8(kLow == 4 ? 15 : 3);
-  for (int i = 0; i < kLow; ++i) {
-    const __m256i v = load_vector(codes, i);
-    for (int s = 0; s < 8 / kLow; ++s) {
-      w[i * (8 / kLow) + s] = _mm256_and_si256(s == 0 ? v : _mm256_srli_epi16(v, s * kLow), low_mask);
+    unrolled<8>([&](auto j) CENTO_INLINE { w[j] = _mm256_xor_si256(load_vector(codes, j), _mm256_set1_epi8(-128)); });
+  } else {
+    constexpr int kLow = kBits >= 4 ? 4 : 2, kHigh = kBits - kLow;  // bits of a code in the two parts
+    const __m256i low_mask = _mm256_set1_epi8(kLow == 4 ? 15 : 3);
+    unrolled<8>([&](auto j) CENTO_INLINE {
+      constexpr int kPerVector = 8 / kLow, kFrom = j % kPerVector * kLow;
+      const __m256i v = load_vector(codes, j / kPerVector);
+      w[j] = _mm256_and_si256(kFrom == 0 ? v : _mm256_srli_epi16(v, kFrom), low_mask);
+    });
+    if constexpr (kHigh > 0) {
+      const __m256i high_mask = _mm256_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
+      unrolled<8>([&](auto j) CENTO_INLINE {
+        constexpr int kPerVector = 8 / kHigh, kFrom = j % kPerVector * kHigh;  // bit of the field; it goes to bit kLow
+        const __m256i v = load_vector(codes, kLow + j / kPerVector);
+        __m256i shifted = v;
+        if constexpr (kFrom < kLow) shifted = _mm256_slli_epi16(v, kLow - kFrom);
+        if constexpr (kFrom > kLow) shifted = _mm256_srli_epi16(v, kFrom - kLow);
+        w[j] = _mm256_or_si256(w[j], _mm256_and_si256(shifted, high_mask));
+      });
     }
-  }
-  if constexpr (kBits - kLow == 0) return;
-  constexpr int kHigh = kBits - kLow;  // bits a code in the high part
-  const __m256i high_mask = _mm256_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
-  for (int j = 0; j < 8; ++j) {
-    const int per_vector = 8 / kHigh, from = j % per_vector * kHigh;  // bit of the field; it goes to bit kLow
-    const __m256i v = load_vector(codes, kLow + j / per_vector);
-    const __m256i shifted = from == kLow  ? v
-                            : from < kLow ? _mm256_slli_epi16(v, kLow - from)
-                                          : _mm256_srli_epi16(v, from - kLow);
-    w[j] = _mm256_or_si256(w[j], _mm256_and_si256(shifted, high_mask));
   }
 }
 
-// sum over kWords words of w * q, w unsigned of kBits < 8 or signed of 8 bits. A maddubs pair of kBits codes is at most
-// 2 * (2^kBits - 1) * 127 in magnitude; as many as fit 32767 are added in 16 bits: 8 of 4 bits (30480), 4 of 5 bits
-// (31496), 2 of 6 bits (32004). For 8 bits |w| <= 128 multiplies q with the sign of w: 2 * 128 * 127 = 32512.
-template <int kBits, int kWords>
-__m256i dot_words(const __m256i* w, const std::byte* q, __m256i sum) {
+// sum over kWords words, from word kFirst on, of w * q; w unsigned of kBits < 8 or signed of 8 bits. A maddubs pair of
+// kBits codes is at most 2 * (2^kBits - 1) * 127 in magnitude; as many as fit 32767 are added in 16 bits: 8 of 4 bits
+// (30480), 4 of 5 bits (31496), 2 of 6 bits (32004). For 8 bits |w| <= 128 multiplies q with the sign of w:
+// 2 * 128 * 127 = 32512.
+template <int kBits, int kFirst, int kWords>
+[[gnu::always_inline]] inline __m256i dot_words(const __m256i (&w)[8], const std::byte* q, __m256i sum) {
   constexpr int kMost = kBits <= 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
   constexpr int kRun = std::min(kMost, kWords);
-  const __m256i ones = _mm256_set1_epi16(1);
-  for (int j = 0; j < kWords; j += kRun) {
+  unrolled<kWords / kRun>([&](auto run) CENTO_INLINE {
     __m256i pairs = _mm256_setzero_si256();
-    for (int i = j; i < j + kRun; ++i) {
-      const __m256i x = broadcast_int(q + i * 4);
-      const __m256i p = kBits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[i]), _mm256_sign_epi8(x, w[i]))
-                                   : _mm256_maddubs_epi16(w[i], x);
-      pairs = i == j ? p : _mm256_add_epi16(pairs, p);
-    }
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
-  }
+    unrolled<kRun>([&](auto i) CENTO_INLINE {
+      constexpr int kWord = kFirst + run * kRun + i;
+      const __m256i x = broadcast_int(q + kWord * 4);
+      const __m256i p = kBits == 8 ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[kWord]), _mm256_sign_epi8(x, w[kWord]))
+                                   : _mm256_maddubs_epi16(w[kWord], x);
+      pairs = i == 0 ? p : _mm256_add_epi16(pairs, p);
+    });
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  });
   return sum;
 }
 
@@ -101,69 +113,83 @@ struct Corner {
 };
 
 template <int kRows>
-void store(const PanelJob& job, Corner at, const __m256 (&acc)[kRows]) {
+[[gnu::always_inline]] inline void store(const PanelJob& job, Corner at, const __m256 (&acc)[kRows]) {
   const __m256i lanes = lane_mask(std::min<size_t>(8, job.n_lanes - at.lane));
   const __m256 bias = job.bias == nullptr ? _mm256_setzero_ps() : _mm256_maskload_ps(job.bias + at.lane, lanes);
-  for (int r = 0; r < kRows; ++r) {
+  unrolled<kRows>([&](auto r) CENTO_INLINE {
     float* y = job.y + (at.row + static_cast<size_t>(r)) * job.ldy + at.lane;
     __m256 v = job.bias == nullptr ? acc[r] : _mm256_add_ps(acc[r], bias);
     if (job.add) v = _mm256_add_ps(_mm256_maskload_ps(y, lanes), v);
     _mm256_maskstore_ps(y, lanes, v);
+  });
+}
+
+// Scales and mins of 32 values, a vector a sub-block.
+template <QuantFormat kFormat>
+struct Scales {
+  static constexpr int kSubs = simd::sub_blocks(kFormat);
+  __m256 scale[kSubs], min[kSubs];
+  [[gnu::always_inline]] void load(const std::byte* p, __m256 d, __m256 m) {
+    unrolled<kSubs>([&](auto s) CENTO_INLINE {
+      scale[s] = d;
+      min[s] = m;
+      if constexpr (kFormat.super_block) scale[s] = _mm256_mul_ps(d, load_int8(p + s * 16));
+      if constexpr (kFormat.super_block && kFormat.has_min) {
+        min[s] = _mm256_fnmadd_ps(m, load_uint8(p + (kSubs + s) * 16), _mm256_setzero_ps());  // -m * code, exact
+      }
+    });
   }
+};
+
+// Row `row` of a tile of kTile and 32 values: what quant_codes.h says, in its order.
+template <QuantFormat kFormat, int kTile>
+[[gnu::always_inline]] inline __m256 add_32(const std::byte* a, const std::byte* b, size_t row, const __m256i (&w)[8],
+                                            const Scales<kFormat>& scales, __m256 acc) {
+  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
+  const std::byte* q = a + row * 32;
+  a += kTile * 32 + row * 4;
+  if constexpr (kSubs == 2) b += row * 4;
+  const __m256 sx = broadcast_float(a);
+  unrolled<kSubs>([&](auto s) CENTO_INLINE {
+    __m256i dot = _mm256_setzero_si256();
+    if constexpr (kFormat.offset != 0 && kFormat.bits != 8) {
+      constexpr int kShift = std::countr_zero(static_cast<unsigned>(kFormat.offset));
+      dot = _mm256_slli_epi32(broadcast_int(kSubs == 1 ? a + kTile * 4 : b + s * kTile * 4), kShift);  // -offset * sum q
+    }
+    dot = dot_words<kFormat.bits, s * kWords, kWords>(w, q, dot);
+    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales.scale[s], sx), acc);
+  });
+  if constexpr (kFormat.has_min) {
+    unrolled<kSubs>([&](auto s) CENTO_INLINE {
+      acc = _mm256_fmadd_ps(scales.min[s], broadcast_float(kSubs == 1 ? a + kTile * 8 : b + (2 + s) * kTile * 4), acc);
+    });
+  }
+  return acc;
 }
 
 template <QuantFormat kFormat, int kTile, int kRows>
 void panel_corner(const PanelJob& job, Corner at) {
-  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
-  constexpr int kBlocks = kFormat.super_block ? 8 : 1;
-  constexpr bool kUseOffset = kFormat.offset != 0 && kFormat.bits != 8;
-  constexpr int kOffsetShift = kFormat.offset == 0 ? 0 : std::countr_zero(static_cast<unsigned>(kFormat.offset));
   const std::byte* p = job.panel;
   const std::byte* a = job.a;
   const std::byte* b = job.b;
   __m256 acc[kRows];
-  for (int r = 0; r < kRows; ++r) acc[r] = _mm256_setzero_ps();
-
+  unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = _mm256_setzero_ps(); });
   for (size_t n = job.n_records; n > 0; --n) {
     const __m256 d = load_halves(p + at.lane * 2);
     const __m256 m = kFormat.has_min ? load_halves(p + 32 + at.lane * 2) : _mm256_setzero_ps();
     p += simd::head_bytes(kFormat);
-    for (int block = 0; block < kBlocks; ++block) {
-      __m256 scale[kSubs], min[kSubs];
-      for (int s = 0; s < kSubs; ++s) {
-        scale[s] = d;
-        min[s] = m;
-        if constexpr (kFormat.super_block) {
-          scale[s] = _mm256_mul_ps(d, load_int8(p + at.lane + s * 16));
-          if (kFormat.has_min) {
-            const __m256 code = load_uint8(p + at.lane + (kSubs + s) * 16);
-            min[s] = _mm256_fnmadd_ps(m, code, _mm256_setzero_ps());  // -m * code, exact
-          }
-        }
-      }
+    for (size_t block = 0; block < simd::record_values(kFormat) / 32; ++block) {
+      Scales<kFormat> scales;
+      scales.load(p + at.lane, d, m);
       p += simd::scale_bytes(kFormat);
       __m256i w[8];
       unpack<kFormat.bits>(p + at.lane * 4, w);
       p += simd::code_bytes(kFormat);
-      for (int i = 0; i < kRows; ++i) {
-        const size_t r = at.row + static_cast<size_t>(i);
-        const __m256 sx = broadcast_float(a + kTile * 32 + r * 4);
-        for (int s = 0; s < kSubs; ++s) {
-          __m256i dot = _mm256_setzero_si256();
-          if constexpr (kUseOffset) {
-            const std::byte* minus_sum = kSubs == 1 ? a + kTile * 36 + r * 4 : b + (static_cast<size_t>(s * kTile) + r) * 4;
-            dot = _mm256_slli_epi32(broadcast_int(minus_sum), kOffsetShift);
-          }
-          dot = dot_words<kFormat.bits, kWords>(w + s * kWords, a + r * 32 + s * kWords * 4, dot);
-          acc[i] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale[s], sx), acc[i]);
-        }
-        for (int s = 0; kFormat.has_min && s < kSubs; ++s) {
-          const std::byte* sx_sum = kSubs == 1 ? a + kTile * 40 + r * 4 : b + (static_cast<size_t>((2 + s) * kTile) + r) * 4;
-          acc[i] = _mm256_fmadd_ps(min[s], broadcast_float(sx_sum), acc[i]);
-        }
-      }
+      unrolled<kRows>([&](auto r) CENTO_INLINE {
+        acc[r] = add_32<kFormat, kTile>(a, b, at.row + static_cast<size_t>(r), w, scales, acc[r]);
+      });
       a += simd::kTileBytesA * kTile;
-      b += simd::kTileBytesB * kTile;
+      if constexpr (simd::sub_blocks(kFormat) == 2) b += simd::kTileBytesB * kTile;  // else null
     }
   }
   store<kRows>(job, at, acc);
@@ -271,60 +297,65 @@ __m128 sum_four(__m128 a, __m128 b, __m128 c, __m128 d) {
   return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
+// The last values of a row, zeros after them.
+template <DType kType>
+__m256 load_rest(const std::byte* p, size_t n) {
+  alignas(32) std::byte padded[32] = {};
+  std::memcpy(padded, p, n * (kType == DType::kF32 ? 4 : 2));
+  return load_weights<kType>(padded);
+}
+
+// 3 rows by 4 columns are the 12 sums that leave registers for their operands.
 template <DType kType, int kRows, int kCols>
 void dot_tile(const DotJob& job, size_t t, size_t n) {
   constexpr size_t kBytes = kType == DType::kF32 ? 4 : 2;
   const float* x = job.x + t * job.ldx;
   const std::byte* w = job.w + n * job.row_bytes;
   __m256 acc[kRows][kCols];
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_setzero_ps();
-  }
+  unrolled<kRows>([&](auto r) CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm256_setzero_ps(); }); });
   const size_t whole = job.k / 8 * 8, rest = job.k - whole;
   for (size_t k = 0; k < whole; k += 8) {
-    __m256 wv[kCols];
-    for (int c = 0; c < kCols; ++c) wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes + k * kBytes);
-    for (int r = 0; r < kRows; ++r) {
-      const __m256 xv = _mm256_loadu_ps(x + static_cast<size_t>(r) * job.ldx + k);
-      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_fmadd_ps(wv[c], xv, acc[r][c]);
-    }
+    __m256 xv[kRows];
+    unrolled<kRows>([&](auto r) CENTO_INLINE { xv[r] = _mm256_loadu_ps(x + static_cast<size_t>(r) * job.ldx + k); });
+    unrolled<kCols>([&](auto c) CENTO_INLINE {
+      const __m256 wv = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes + k * kBytes);
+      unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r][c] = _mm256_fmadd_ps(wv, xv[r], acc[r][c]); });
+    });
   }
   if (rest > 0) {
-    const __m256i lanes = lane_mask(rest);
-    __m256 wv[kCols];
-    for (int c = 0; c < kCols; ++c) {
-      alignas(32) std::byte padded[32] = {};
-      std::memcpy(padded, w + static_cast<size_t>(c) * job.row_bytes + whole * kBytes, rest * kBytes);
-      wv[c] = load_weights<kType>(padded);
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const __m256 xv = _mm256_maskload_ps(x + static_cast<size_t>(r) * job.ldx + whole, lanes);
-      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm256_fmadd_ps(wv[c], xv, acc[r][c]);
-    }
+    __m256 xv[kRows];
+    unrolled<kRows>([&](auto r) CENTO_INLINE {
+      xv[r] = _mm256_maskload_ps(x + static_cast<size_t>(r) * job.ldx + whole, lane_mask(rest));
+    });
+    unrolled<kCols>([&](auto c) CENTO_INLINE {
+      const __m256 wv = load_rest<kType>(w + static_cast<size_t>(c) * job.row_bytes + whole * kBytes, rest);
+      unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r][c] = _mm256_fmadd_ps(wv, xv[r], acc[r][c]); });
+    });
   }
   const __m128i columns = _mm256_castsi256_si128(lane_mask(kCols));
-  for (int r = 0; r < kRows; ++r) {
-    __m128 part[4];
-    for (int c = 0; c < 4; ++c) part[c] = c < kCols ? sum_lanes(acc[r][c < kCols ? c : 0]) : _mm_setzero_ps();
+  unrolled<kRows>([&](auto r) CENTO_INLINE {
+    __m128 part[4] = {_mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps()};
+    unrolled<kCols>([&](auto c) CENTO_INLINE { part[c] = sum_lanes(acc[r][c]); });
     __m128 v = sum_four(part[0], part[1], part[2], part[3]);
     float* y = job.y + (t + static_cast<size_t>(r)) * job.ldy + n;
     if (job.bias != nullptr) v = _mm_add_ps(v, _mm_maskload_ps(job.bias + n, columns));
     if (job.add) v = _mm_add_ps(_mm_maskload_ps(y, columns), v);
     _mm_maskstore_ps(y, columns, v);
-  }
+  });
 }
 
 template <DType kType, int kRows>
 void dot_rows(const DotJob& job, size_t t) {
   size_t n = 0;
-  for (; n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
+  // Weights that are used once or twice are read row after row: one stream that the processor foresees.
+  for (; kRows > 2 && n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
   for (; n < job.n_cols; ++n) dot_tile<kType, kRows, 1>(job, t, n);
 }
 
 template <DType kType>
 void dot_all(const DotJob& job) {
   size_t t = 0;
-  for (; t + 2 <= job.n_rows; t += 2) dot_rows<kType, 2>(job, t);
+  for (; t + 3 <= job.n_rows; t += 3) dot_rows<kType, 3>(job, t);
   for (; t < job.n_rows; ++t) dot_rows<kType, 1>(job, t);
 }
 

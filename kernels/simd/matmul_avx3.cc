@@ -13,6 +13,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c"))), \
@@ -28,6 +29,17 @@ namespace {
 
 using simd::DotJob;
 using simd::PanelJob;
+
+// f(0), ..., f(n - 1) with constants: GCC keeps an array in registers only where every index is one from the start.
+template <class F, int... kI>
+[[gnu::always_inline]] inline void for_each_of(std::integer_sequence<int, kI...>, const F& f) {
+  (f(std::integral_constant<int, kI>{}), ...);
+}
+template <int kN, class F>
+[[gnu::always_inline]] inline void unrolled(const F& f) {
+  for_each_of(std::make_integer_sequence<int, kN>{}, f);
+}
+#define CENTO_INLINE __attribute__((always_inline))
 
 __m512 load_halves(const std::byte* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
@@ -47,97 +59,109 @@ __m512 broadcast_float(const std::byte* p) {
 
 // The eight vectors of 32 values, one code a byte (matmul_layout.h).
 template <int kBits>
-void unpack(const std::byte* codes, __m512i (&w)[8]) {
+[[gnu::always_inline]] inline void unpack(const std::byte* codes, __m512i (&w)[8]) {
   if constexpr (kBits == 8) {
-    for (int j = 0; j < 8; ++j) w[j] = load_vector(codes, j);
-    return;
-  }
-  constexpr int kLow = kBits >= 4 ? 4 : 2;
-  const __m512i low_mask = _mm512_set1_epi8(kLow == 4 ? 15 : 3);
-  for (int i = 0; i < kLow; ++i) {
-    const __m512i v = load_vector(codes, i);
-    for (int s = 0; s < 8 / kLow; ++s) {
-      w[i * (8 / kLow) + s] = _mm512_and_si512(s == 0 ? v : _mm512_srli_epi16(v, static_cast<unsigned>(s * kLow)), low_mask);
+    unrolled<8>([&](auto j) CENTO_INLINE { w[j] = load_vector(codes, j); });
+  } else {
+    constexpr int kLow = kBits >= 4 ? 4 : 2, kHigh = kBits - kLow;  // bits of a code in the two parts
+    const __m512i low_mask = _mm512_set1_epi8(kLow == 4 ? 15 : 3);
+    unrolled<8>([&](auto j) CENTO_INLINE {
+      constexpr int kPerVector = 8 / kLow, kFrom = j % kPerVector * kLow;
+      const __m512i v = load_vector(codes, j / kPerVector);
+      w[j] = _mm512_and_si512(kFrom == 0 ? v : _mm512_srli_epi16(v, kFrom), low_mask);
+    });
+    if constexpr (kHigh > 0) {
+      const __m512i high_mask = _mm512_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
+      unrolled<8>([&](auto j) CENTO_INLINE {
+        constexpr int kPerVector = 8 / kHigh, kFrom = j % kPerVector * kHigh;  // bit of the field; it goes to bit kLow
+        const __m512i v = load_vector(codes, kLow + j / kPerVector);
+        __m512i shifted = v;
+        if constexpr (kFrom < kLow) shifted = _mm512_slli_epi16(v, kLow - kFrom);
+        if constexpr (kFrom > kLow) shifted = _mm512_srli_epi16(v, kFrom - kLow);
+        w[j] = _mm512_ternarylogic_epi32(w[j], shifted, high_mask, 0xf8);  // w | (shifted & mask)
+      });
     }
-  }
-  if constexpr (kBits - kLow == 0) return;
-  constexpr int kHigh = kBits - kLow;  // bits a code in the high part
-  const __m512i high_mask = _mm512_set1_epi8(static_cast<char>(((1 << kHigh) - 1) << kLow));
-  for (int j = 0; j < 8; ++j) {
-    const int per_vector = 8 / kHigh, from = j % per_vector * kHigh;  // bit of the field; it goes to bit kLow
-    const __m512i v = load_vector(codes, kLow + j / per_vector);
-    const __m512i shifted = from == kLow  ? v
-                            : from < kLow ? _mm512_slli_epi16(v, static_cast<unsigned>(kLow - from))
-                                          : _mm512_srli_epi16(v, static_cast<unsigned>(from - kLow));
-    w[j] = _mm512_ternarylogic_epi32(w[j], shifted, high_mask, 0xf8);  // w | (shifted & mask)
   }
 }
 
 template <int kRows>
-void store(const PanelJob& job, const __m512 (&acc)[kRows]) {
+[[gnu::always_inline]] inline void store(const PanelJob& job, const __m512 (&acc)[kRows]) {
   const __mmask16 lanes = static_cast<__mmask16>((1u << job.n_lanes) - 1);
   const __m512 bias = job.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(lanes, job.bias);
-  for (int r = 0; r < kRows; ++r) {
+  unrolled<kRows>([&](auto r) CENTO_INLINE {
     float* y = job.y + static_cast<size_t>(r) * job.ldy;
     __m512 v = job.bias == nullptr ? acc[r] : _mm512_add_ps(acc[r], bias);
     if (job.add) v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y), v);
     _mm512_mask_storeu_ps(y, lanes, v);
+  });
+}
+
+// Scales and mins of 32 values, a vector a sub-block.
+template <QuantFormat kFormat>
+struct Scales {
+  static constexpr int kSubs = simd::sub_blocks(kFormat);
+  __m512 scale[kSubs], min[kSubs];
+  [[gnu::always_inline]] void load(const std::byte* p, __m512 d, __m512 m) {
+    unrolled<kSubs>([&](auto s) CENTO_INLINE {
+      scale[s] = d;
+      min[s] = m;
+      if constexpr (kFormat.super_block) scale[s] = _mm512_mul_ps(d, load_int8(p + s * 16));
+      if constexpr (kFormat.super_block && kFormat.has_min) {
+        min[s] = _mm512_fnmadd_ps(m, load_uint8(p + (kSubs + s) * 16), _mm512_setzero_ps());  // -m * code, exact
+      }
+    });
   }
+};
+
+// Row r of a tile and 32 values: what quant_codes.h says, in its order.
+template <QuantFormat kFormat, int kRows, int kRow>
+[[gnu::always_inline]] inline __m512 add_32(const std::byte* a, const std::byte* b, const __m512i (&w)[8], const Scales<kFormat>& scales,
+                                            __m512 acc) {
+  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
+  const __m512 sx = broadcast_float(a + kRows * 32 + kRow * 4);
+  unrolled<kSubs>([&](auto s) CENTO_INLINE {
+    __m512i dot = _mm512_setzero_si512();
+    if constexpr (kFormat.offset != 0) {
+      constexpr unsigned kShift = std::countr_zero(static_cast<unsigned>(kFormat.offset));
+      const std::byte* minus_sum = kSubs == 1 ? a + kRows * 36 + kRow * 4 : b + (s * kRows + kRow) * 4;
+      dot = _mm512_slli_epi32(broadcast_int(minus_sum), kShift);
+    }
+    unrolled<kWords>([&](auto j) CENTO_INLINE {
+      constexpr int kWord = s * kWords + j;
+      dot = _mm512_dpbusd_epi32(dot, w[kWord], broadcast_int(a + kRow * 32 + kWord * 4));
+    });
+    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scales.scale[s], sx), acc);
+  });
+  if constexpr (kFormat.has_min) {
+    unrolled<kSubs>([&](auto s) CENTO_INLINE {
+      const std::byte* sx_sum = kSubs == 1 ? a + kRows * 40 + kRow * 4 : b + ((2 + s) * kRows + kRow) * 4;
+      acc = _mm512_fmadd_ps(scales.min[s], broadcast_float(sx_sum), acc);
+    });
+  }
+  return acc;
 }
 
 template <QuantFormat kFormat, int kRows>
 void panel(const PanelJob& job) {
-  constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
-  constexpr int kBlocks = kFormat.super_block ? 8 : 1;
-  constexpr unsigned kOffsetShift = kFormat.offset == 0 ? 0 : std::countr_zero(static_cast<unsigned>(kFormat.offset));
-  constexpr size_t kStepA = simd::kTileBytesA * kRows, kStepB = simd::kTileBytesB * kRows;
   const std::byte* p = job.panel;
   const std::byte* a = job.a;
   const std::byte* b = job.b;
   __m512 acc[kRows];
-  for (int r = 0; r < kRows; ++r) acc[r] = _mm512_setzero_ps();
-
+  unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = _mm512_setzero_ps(); });
   for (size_t n = job.n_records; n > 0; --n) {
     const __m512 d = load_halves(p);
     const __m512 m = kFormat.has_min ? load_halves(p + 32) : _mm512_setzero_ps();
     p += simd::head_bytes(kFormat);
-    for (int block = 0; block < kBlocks; ++block) {
-      __m512 scale[kSubs], min[kSubs];
-      for (int s = 0; s < kSubs; ++s) {
-        scale[s] = d;
-        min[s] = m;
-        if constexpr (kFormat.super_block) {
-          scale[s] = _mm512_mul_ps(d, load_int8(p + s * 16));
-          if (kFormat.has_min) {
-            const __m512 code = load_uint8(p + (kSubs + s) * 16);
-            min[s] = _mm512_fnmadd_ps(m, code, _mm512_setzero_ps());  // -m * code, exact
-          }
-        }
-      }
+    for (size_t block = 0; block < simd::record_values(kFormat) / 32; ++block) {
+      Scales<kFormat> scales;
+      scales.load(p, d, m);
       p += simd::scale_bytes(kFormat);
       __m512i w[8];
       unpack<kFormat.bits>(p, w);
       p += simd::code_bytes(kFormat);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const std::byte* q = a + r * 32;
-        const __m512 sx = broadcast_float(a + kRows * 32 + r * 4);
-        for (int s = 0; s < kSubs; ++s) {
-          __m512i dot = _mm512_setzero_si512();
-          if constexpr (kFormat.offset != 0) {
-            const std::byte* minus_sum = kSubs == 1 ? a + kRows * 36 + r * 4 : b + (s * kRows + r) * 4;
-            dot = _mm512_slli_epi32(broadcast_int(minus_sum), kOffsetShift);
-          }
-          for (int j = s * kWords; j < (s + 1) * kWords; ++j) dot = _mm512_dpbusd_epi32(dot, w[j], broadcast_int(q + j * 4));
-          acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale[s], sx), acc[r]);
-        }
-        for (int s = 0; kFormat.has_min && s < kSubs; ++s) {
-          const std::byte* sx_sum = kSubs == 1 ? a + kRows * 40 + r * 4 : b + (2 * kRows + s * kRows + r) * 4;
-          acc[r] = _mm512_fmadd_ps(min[s], broadcast_float(sx_sum), acc[r]);
-        }
-      }
-      a += kStepA;
-      b += kStepB;
+      unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = add_32<kFormat, kRows, r>(a, b, w, scales, acc[r]); });
+      a += simd::kTileBytesA * kRows;
+      if constexpr (simd::sub_blocks(kFormat) == 2) b += simd::kTileBytesB * kRows;  // else null
     }
   }
   store<kRows>(job, acc);
@@ -228,40 +252,48 @@ __m128 sum_four(__m128 a, __m128 b, __m128 c, __m128 d) {
   return _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab));
 }
 
+// Adds the products of 16 values of k.
+template <DType kType, int kRows, int kCols>
+[[gnu::always_inline]] inline void dot_step(const DotJob& job, const float* x, const std::byte* w, __mmask16 lanes,
+                                            __m512 (&acc)[kRows][kCols]) {
+  __m512 wv[kCols];
+  unrolled<kCols>([&](auto c) CENTO_INLINE { wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes, lanes); });
+  unrolled<kRows>([&](auto r) CENTO_INLINE {
+    const __m512 xv = _mm512_maskz_loadu_ps(lanes, x + static_cast<size_t>(r) * job.ldx);
+    unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm512_fmadd_ps(wv[c], xv, acc[r][c]); });
+  });
+}
+
 template <DType kType, int kRows, int kCols>
 void dot_tile(const DotJob& job, size_t t, size_t n) {
   constexpr size_t kBytes = kType == DType::kF32 ? 4 : 2;
   const float* x = job.x + t * job.ldx;
   const std::byte* w = job.w + n * job.row_bytes;
   __m512 acc[kRows][kCols];
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kCols; ++c) acc[r][c] = _mm512_setzero_ps();
+  unrolled<kRows>([&](auto r) CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm512_setzero_ps(); }); });
+  const size_t whole = job.k / 16 * 16;
+  for (size_t k = 0; k < whole; k += 16) dot_step<kType, kRows, kCols>(job, x + k, w + k * kBytes, 0xffff, acc);
+  if (whole < job.k) {
+    const auto lanes = static_cast<__mmask16>((1u << (job.k - whole)) - 1);
+    dot_step<kType, kRows, kCols>(job, x + whole, w + whole * kBytes, lanes, acc);
   }
-  for (size_t k = 0; k < job.k; k += 16) {
-    const __mmask16 lanes = job.k - k >= 16 ? 0xffff : static_cast<__mmask16>((1u << (job.k - k)) - 1);
-    __m512 wv[kCols];
-    for (int c = 0; c < kCols; ++c) wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes + k * kBytes, lanes);
-    for (int r = 0; r < kRows; ++r) {
-      const __m512 xv = _mm512_maskz_loadu_ps(lanes, x + static_cast<size_t>(r) * job.ldx + k);
-      for (int c = 0; c < kCols; ++c) acc[r][c] = _mm512_fmadd_ps(wv[c], xv, acc[r][c]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    __m128 part[4];
-    for (int c = 0; c < 4; ++c) part[c] = c < kCols ? sum_lanes(acc[r][c < kCols ? c : 0]) : _mm_setzero_ps();
+  constexpr __mmask8 kColumns = (1u << kCols) - 1;
+  unrolled<kRows>([&](auto r) CENTO_INLINE {
+    __m128 part[4] = {_mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps(), _mm_setzero_ps()};
+    unrolled<kCols>([&](auto c) CENTO_INLINE { part[c] = sum_lanes(acc[r][c]); });
     __m128 v = sum_four(part[0], part[1], part[2], part[3]);
-    const __mmask8 lanes = (1u << kCols) - 1;
     float* y = job.y + (t + static_cast<size_t>(r)) * job.ldy + n;
-    if (job.bias != nullptr) v = _mm_add_ps(v, _mm_maskz_loadu_ps(lanes, job.bias + n));
-    if (job.add) v = _mm_add_ps(_mm_maskz_loadu_ps(lanes, y), v);
-    _mm_mask_storeu_ps(y, lanes, v);
-  }
+    if (job.bias != nullptr) v = _mm_add_ps(v, _mm_maskz_loadu_ps(kColumns, job.bias + n));
+    if (job.add) v = _mm_add_ps(_mm_maskz_loadu_ps(kColumns, y), v);
+    _mm_mask_storeu_ps(y, kColumns, v);
+  });
 }
 
 template <DType kType, int kRows>
 void dot_rows(const DotJob& job, size_t t) {
   size_t n = 0;
-  for (; n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
+  // Weights that are used once or twice are read row after row: one stream that the processor foresees.
+  for (; kRows > 2 && n + 4 <= job.n_cols; n += 4) dot_tile<kType, kRows, 4>(job, t, n);
   for (; n < job.n_cols; ++n) dot_tile<kType, kRows, 1>(job, t, n);
 }
 

@@ -23,7 +23,8 @@ int cmd_config(Run& run, const ConfigCommand&) {
   }
   out["file_found"] = run.options.config_found;
   out["settings"] = Json::array();
-  std::string text = "configuration file: " + printable(run.options.config_file) + (run.options.config_found ? "" : " (not there)") + "\n";
+  std::string text = "configuration file: " + printable(run.options.config_file) +
+                     (run.options.config_found ? "" : " (not there)") + "\n";
   for (const Setting& s : run.options.settings) {
     Json item;
     item["name"] = s.name;
@@ -31,7 +32,8 @@ int cmd_config(Run& run, const ConfigCommand&) {
     item["from"] = setting_from_name(s.from);
     if (!s.where.empty()) item["where"] = json_text(s.where);
     out["settings"].push_back(std::move(item));
-    text += s.name + " = " + printable(s.value) + "  (" + setting_from_name(s.from) + (s.where.empty() ? "" : ": " + printable(s.where)) + ")\n";
+    text += s.name + " = " + printable(s.value) + "  (" + setting_from_name(s.from) +
+            (s.where.empty() ? "" : ": " + printable(s.where)) + ")\n";
   }
   run.terminal.out(run.common().json ? json_line(out) : text);
   return 0;

@@ -66,13 +66,14 @@ int cache_status(Run& run) {
                              {"blobs", m.blobs},
                              {"tokens", m.tokens},
                              {"bytes", m.bytes}});
-    model_lines += "model   " + printable(m.name) + " (" + fingerprint.short_hex() + "): " + std::to_string(m.blobs) + " pieces, " +
-                   std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + "\n";
+    model_lines += "model   " + printable(m.name) + " (" + fingerprint.short_hex() + "): " + std::to_string(m.blobs) +
+                   " pieces, " + std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + "\n";
   }
   out["kv"]["blobs"] = blobs;
   out["kv"]["tokens"] = tokens;
   out["collections"] = Json::array();
-  text += "kv      " + std::to_string(blobs) + " pieces, " + std::to_string(tokens) + " tokens, " + size_text(bytes) + "\n" + model_lines;
+  text += "kv      " + std::to_string(blobs) + " pieces, " + std::to_string(tokens) + " tokens, " + size_text(bytes) +
+          "\n" + model_lines;
   for (const Collection& c : store->docs.collections()) {
     const size_t sources = store->docs.sources(c.id).size();
     const uint64_t chunks = store->docs.chunk_count(c.id);
@@ -83,8 +84,8 @@ int cache_status(Run& run) {
                                   {"skipped", skipped},
                                   {"chunk_tokens", c.chunk_tokens},
                                   {"tokenizer", json_text(c.tokenizer)}});
-    text += "docs    " + printable(c.name) + ": " + std::to_string(sources) + " files, " + std::to_string(chunks) + " chunks" +
-            (skipped > 0 ? ", " + std::to_string(skipped) + " files skipped" : "") + "\n";
+    text += "docs    " + printable(c.name) + ": " + std::to_string(sources) + " files, " + std::to_string(chunks) +
+            " chunks" + (skipped > 0 ? ", " + std::to_string(skipped) + " files skipped" : "") + "\n";
   }
   run.terminal.out(run.common().json ? json_line(out) : text);
   return 0;
@@ -125,7 +126,8 @@ int cache_list(Run& run) {
     item["hits"] = row.hits;
     out["blobs"].push_back(std::move(item));
     text += row.key.short_hex() + "  " + kv_kind_name(row.kind) + "  " + std::to_string(row.n_tokens) + " tokens  " +
-            size_text(row.n_bytes) + "  used " + utc_text(row.last_used_ms) + "  " + printable(path_from_here(source)) + "\n";
+            size_text(row.n_bytes) + "  used " + utc_text(row.last_used_ms) + "  " + printable(path_from_here(source)) +
+            "\n";
   }
   if (rows.empty()) text = "nothing is stored yet; `cento precompute` fills the store\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
@@ -142,10 +144,12 @@ int cache_verify(Run& run) {
     out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
     run.terminal.warning(key.short_hex() + ": " + reason);
   }
-  const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) + " damaged\n";
+  const std::string text =
+      std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) + " damaged\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
   if (verified.bad.empty()) return 0;
-  run.terminal.note("damaged pieces are never used; `cento cache rm ID` removes one, the next `cento precompute` computes it again");
+  run.terminal.note(
+      "damaged pieces are never used; `cento cache rm ID` removes one, the next `cento precompute` computes it again");
   return exit_status(Code::kInput);
 }
 
@@ -154,8 +158,8 @@ int cache_gc(Run& run) {
   const KvStore::Leftovers removed = store->kv.gc();
   const Json out = {{"files", removed.files}, {"rows", removed.rows}, {"bytes", removed.bytes}};
   run.terminal.out(run.common().json ? json_line(out)
-                                     : std::to_string(removed.files) + " files and " + std::to_string(removed.rows) + " rows removed, " +
-                                           size_text(removed.bytes) + " freed\n");
+                                     : std::to_string(removed.files) + " files and " + std::to_string(removed.rows) +
+                                           " rows removed, " + size_text(removed.bytes) + " freed\n");
   return 0;
 }
 
@@ -177,14 +181,16 @@ std::vector<KvRow> rows_of(const std::vector<KvRow>& all, const std::string& id)
     }
     out.push_back(row);
   }
-  if (meant.size() > 1) throw Error{Code::kUsage, "\"" + id + "\" is the beginning of several ids", "cento cache rm", "write more digits"};
+  if (meant.size() > 1)
+    throw Error{Code::kUsage, "\"" + id + "\" is the beginning of several ids", "cento cache rm", "write more digits"};
   return out;
 }
 
 int cache_remove(Run& run, const std::vector<std::string>& ids) {
   for (const auto& id : ids) {
     if (id.size() < kIdDigitsMin || id.size() > 64 || !is_hex(id)) {
-      throw Error{Code::kUsage, "\"" + id + "\" is not an id: 8 to 64 digits 0-9 a-f", "cento cache rm", "cento cache list shows them"};
+      throw Error{Code::kUsage, "\"" + id + "\" is not an id: 8 to 64 digits 0-9 a-f", "cento cache rm",
+                  "cento cache list shows them"};
     }
   }
   const auto store = open_store(run.common(), StoreUse::kWrite);
@@ -207,7 +213,9 @@ int cache_remove(Run& run, const std::vector<std::string>& ids) {
   out["not_found"] = missing;
   out["bytes"] = bytes;
   for (const auto& id : missing) run.terminal.warning("no stored KV with id " + id);
-  run.terminal.out(run.common().json ? json_line(out) : std::to_string(chosen.size()) + " pieces removed, " + size_text(bytes) + " freed\n");
+  run.terminal.out(run.common().json
+                       ? json_line(out)
+                       : std::to_string(chosen.size()) + " pieces removed, " + size_text(bytes) + " freed\n");
   if (missing.empty()) return 0;
   return chosen.empty() ? kNothingFoundStatus : kPartlyDoneStatus;
 }
@@ -232,7 +240,8 @@ int cache_trim(Run& run, uint64_t max_bytes) {
   }
   const Json out = {{"removed", removed}, {"freed", freed}, {"bytes", bytes}};
   run.terminal.out(run.common().json ? json_line(out)
-                                     : std::to_string(removed) + " pieces removed, " + size_text(freed) + " freed; " + size_text(bytes) + " stored\n");
+                                     : std::to_string(removed) + " pieces removed, " + size_text(freed) + " freed; " +
+                                           size_text(bytes) + " stored\n");
   return 0;
 }
 
@@ -240,12 +249,18 @@ int cache_trim(Run& run, uint64_t max_bytes) {
 
 int cmd_cache(Run& run, const CacheCommand& command) {
   switch (command.action) {
-    case CacheCommand::Action::kStatus: return cache_status(run);
-    case CacheCommand::Action::kList: return cache_list(run);
-    case CacheCommand::Action::kVerify: return cache_verify(run);
-    case CacheCommand::Action::kGc: return cache_gc(run);
-    case CacheCommand::Action::kRemove: return cache_remove(run, command.ids);
-    case CacheCommand::Action::kTrim: return cache_trim(run, command.max_bytes);
+    case CacheCommand::Action::kStatus:
+      return cache_status(run);
+    case CacheCommand::Action::kList:
+      return cache_list(run);
+    case CacheCommand::Action::kVerify:
+      return cache_verify(run);
+    case CacheCommand::Action::kGc:
+      return cache_gc(run);
+    case CacheCommand::Action::kRemove:
+      return cache_remove(run, command.ids);
+    case CacheCommand::Action::kTrim:
+      return cache_trim(run, command.max_bytes);
   }
   return exit_status(Code::kInternal);
 }

@@ -34,7 +34,9 @@ Check check_machine(const CommonOptions& common) {
   const size_t threads = common.threads > 0 ? common.threads : ThreadPool::usable_processors();
   const auto pages = static_cast<uint64_t>(std::max(0l, ::sysconf(_SC_PHYS_PAGES)));
   const auto page_bytes = static_cast<uint64_t>(std::max(0l, ::sysconf(_SC_PAGESIZE)));
-  return {"machine", true, processor_name() + ", " + std::to_string(threads) + " threads, " + size_text(pages * page_bytes) + " memory", ""};
+  return {"machine", true,
+          processor_name() + ", " + std::to_string(threads) + " threads, " + size_text(pages * page_bytes) + " memory",
+          ""};
 }
 
 Check check_target() {
@@ -78,7 +80,8 @@ Check check_model(const CommonOptions& common) {
     const std::string path = resolve_model(common.model);
     const GgufFile file(path);
     const std::string reason = unsupported_reason(file);
-    if (!reason.empty()) return {"model", false, path + ": " + reason, "use another model; `cento model list` shows which are supported"};
+    if (!reason.empty())
+      return {"model", false, path + ": " + reason, "use another model; `cento model list` shows which are supported"};
     return {"model", true, path + ", " + size_text(file.file().bytes().size()), ""};
   } catch (const Error& e) {
     return {"model", false, e.message() + (e.where().empty() ? "" : " (" + e.where() + ")"), e.hint()};
@@ -88,8 +91,8 @@ Check check_model(const CommonOptions& common) {
 }  // namespace
 
 int cmd_doctor(Run& run, const DoctorCommand&) {
-  const Check checks[] = {check_machine(run.common()), check_target(), check_config(run.options), check_store(run.common()),
-                          check_model(run.common())};
+  const Check checks[] = {check_machine(run.common()), check_target(), check_config(run.options),
+                          check_store(run.common()), check_model(run.common())};
   bool ok = true;
   Json list = Json::array();
   std::string text;

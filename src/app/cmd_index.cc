@@ -33,10 +33,12 @@ std::vector<std::string> wanted_paths(const IndexCommand& command) {
       out.push_back(path);
     } else if (!list_read) {
       list_read = true;
-      for (auto& p : split_list(read_stdin(kListBytesMax), command.nul_separated ? '\0' : '\n')) out.push_back(std::move(p));
+      for (auto& p : split_list(read_stdin(kListBytesMax), command.nul_separated ? '\0' : '\n'))
+        out.push_back(std::move(p));
     }
   }
-  if (list_read && out.empty()) throw Error{Code::kUsage, "the list of paths is empty", "stdin", "write one path a line"};
+  if (list_read && out.empty())
+    throw Error{Code::kUsage, "the list of paths is empty", "stdin", "write one path a line"};
   return out;
 }
 
@@ -83,9 +85,9 @@ class DryRunFolder {
 Json report_json(const std::string& collection, const IndexReport& r) {
   Json out;
   out["collection"] = collection;
-  out["files"] = {{"seen", r.seen},           {"new", r.added},         {"changed", r.changed},
-                  {"renamed", r.renamed},     {"unchanged", r.unchanged}, {"removed", r.removed},
-                  {"skipped", r.skipped.size()}};
+  out["files"] = {
+      {"seen", r.seen},           {"new", r.added},       {"changed", r.changed},       {"renamed", r.renamed},
+      {"unchanged", r.unchanged}, {"removed", r.removed}, {"skipped", r.skipped.size()}};
   out["chunks"] = {{"total", r.chunks_total}, {"new", r.chunks_new}, {"removed", r.chunks_removed}};
   out["skipped"] = skipped_list(r.skipped);
   out["embedded"] = 0;
@@ -93,12 +95,15 @@ Json report_json(const std::string& collection, const IndexReport& r) {
   return out;
 }
 
-std::string counted(uint64_t n, const char* one, const char* many) { return std::to_string(n) + " " + (n == 1 ? one : many); }
+std::string counted(uint64_t n, const char* one, const char* many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
 
 std::string report_text(const IndexReport& r, bool dry_run) {
   std::string out = counted(r.seen, "file", "files");
-  const std::pair<uint64_t, const char*> parts[] = {{r.added, "new"},         {r.changed, "changed"}, {r.renamed, "renamed"},
-                                                    {r.unchanged, "unchanged"}, {r.removed, "removed"}, {r.skipped.size(), "skipped"}};
+  const std::pair<uint64_t, const char*> parts[] = {{r.added, "new"},       {r.changed, "changed"},
+                                                    {r.renamed, "renamed"}, {r.unchanged, "unchanged"},
+                                                    {r.removed, "removed"}, {r.skipped.size(), "skipped"}};
   const char* between = ": ";
   for (const auto& [n, word] : parts) {
     if (n == 0) continue;
@@ -138,7 +143,9 @@ int cmd_index(Run& run, const IndexCommand& command) {
   const auto store = open_store(common, StoreUse::kCreate);
 
   IndexHooks hooks;
-  hooks.progress = [&](uint64_t done, uint64_t total, const std::string&) { run.terminal.progress("index", done, total, "files"); };
+  hooks.progress = [&](uint64_t done, uint64_t total, const std::string&) {
+    run.terminal.progress("index", done, total, "files");
+  };
   hooks.stop = interrupt_requested;
   const IndexReport report = index_documents(store->docs, counting.tokenizer.get(), options, hooks);
   run.terminal.end_progress();

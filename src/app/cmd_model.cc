@@ -74,8 +74,10 @@ uint64_t parameter_count(const GgufFile& file) {
 // Type of most of the tensors' bytes.
 std::string main_type(const GgufFile& file) {
   std::map<std::string, uint64_t> bytes;
-  for (const auto& t : file.tensors()) bytes[t.readable ? dtype_info(t.view.dtype).name : "type " + std::to_string(t.raw_type)] += t.view.n_bytes;
-  const auto most = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const auto& t : file.tensors())
+    bytes[t.readable ? dtype_info(t.view.dtype).name : "type " + std::to_string(t.raw_type)] += t.view.n_bytes;
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == bytes.end() ? "" : most->first;
 }
 
@@ -175,9 +177,12 @@ int model_tokenize(Run& run, const ModelCommand& command) {
 
 int cmd_model(Run& run, const ModelCommand& command) {
   switch (command.action) {
-    case ModelCommand::Action::kList: return model_list(run);
-    case ModelCommand::Action::kShow: return model_show(run, command.file);
-    case ModelCommand::Action::kTokenize: return model_tokenize(run, command);
+    case ModelCommand::Action::kList:
+      return model_list(run);
+    case ModelCommand::Action::kShow:
+      return model_show(run, command.file);
+    case ModelCommand::Action::kTokenize:
+      return model_tokenize(run, command);
   }
   return exit_status(Code::kInternal);
 }

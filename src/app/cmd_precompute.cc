@@ -15,7 +15,8 @@ Json report_json(const PrecomputeReport& r) {
   const auto tokens = static_cast<double>(r.tokens);
   Json out;
   out["model"] = json_text(r.model);
-  out["chunks"] = {{"wanted", r.wanted}, {"present", r.present}, {"made", r.made}, {"skipped", r.skipped}, {"evicted", r.evicted}};
+  out["chunks"] = {
+      {"wanted", r.wanted}, {"present", r.present}, {"made", r.made}, {"skipped", r.skipped}, {"evicted", r.evicted}};
   out["tokens"] = r.tokens;
   out["bytes"] = r.bytes;
   out["bytes_per_token"] = rounded(per(static_cast<double>(r.bytes), tokens), 1);
@@ -29,8 +30,8 @@ std::string report_text(const PrecomputeReport& r, bool dry_run) {
   std::string out = std::to_string(r.wanted) + " chunks: " + std::to_string(r.present) + " there already, ";
   if (dry_run) {
     const uint64_t missing = r.wanted - std::min(r.wanted, r.present + r.skipped);
-    return out + std::to_string(missing) + " to be computed, about " + std::to_string(r.tokens) + " tokens and " + size_text(r.bytes) +
-           " (dry run: nothing was stored)\n";
+    return out + std::to_string(missing) + " to be computed, about " + std::to_string(r.tokens) + " tokens and " +
+           size_text(r.bytes) + " (dry run: nothing was stored)\n";
   }
   out += std::to_string(r.made) + " computed";
   if (r.skipped > 0) out += ", " + std::to_string(r.skipped) + " skipped";
@@ -38,7 +39,8 @@ std::string report_text(const PrecomputeReport& r, bool dry_run) {
   if (r.made > 0) {
     char speed[64];
     std::snprintf(speed, sizeof speed, "%.0f tokens/s", per(static_cast<double>(r.tokens), r.seconds));
-    out += "; " + std::to_string(r.tokens) + " tokens, " + size_text(r.bytes) + " in " + time_text(r.seconds) + " min (" + speed + ")";
+    out += "; " + std::to_string(r.tokens) + " tokens, " + size_text(r.bytes) + " in " + time_text(r.seconds) +
+           " min (" + speed + ")";
   } else if (r.skipped == 0 && !r.stopped) {
     out += "; nothing to do";
   }
@@ -56,7 +58,8 @@ int cmd_precompute(Run& run, const PrecomputeCommand& command) {
   hooks.stop = interrupt_requested;
   hooks.progress = [&](uint64_t done, uint64_t total, uint64_t tokens, double seconds) {
     char speed[64] = "";
-    if (tokens > 0 && seconds > 0) std::snprintf(speed, sizeof speed, "%.0f tokens/s", per(static_cast<double>(tokens), seconds));
+    if (tokens > 0 && seconds > 0)
+      std::snprintf(speed, sizeof speed, "%.0f tokens/s", per(static_cast<double>(tokens), seconds));
     run.terminal.progress("precompute", done, total, "chunks", speed);
   };
   const PrecomputeReport report = precompute(*model, store->kv, store->docs, command.options, hooks);

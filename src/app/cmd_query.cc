@@ -38,7 +38,8 @@ Json cache_json(const CacheReport& c) {
   out["ratio"] = rounded(c.ratio, 4);
   out["charged"] = rounded(c.charged, 4);
   out["why"] = json_text(c.why);
-  out["tokens"] = {{"total", c.total}, {"exact", c.exact}, {"reused", c.reused}, {"recomputed", c.recomputed}, {"fresh", c.fresh}};
+  out["tokens"] = {
+      {"total", c.total}, {"exact", c.exact}, {"reused", c.reused}, {"recomputed", c.recomputed}, {"fresh", c.fresh}};
   out["chunks"] = Json::array();
   for (const ChunkReport& chunk : c.chunks) {
     Json item;
@@ -102,27 +103,33 @@ std::vector<std::string> report_lines(const Answer& a) {
   char line[512];
   std::string mode = prefill_mode_name(c.mode);
   if (!c.policy.empty()) mode += ", policy " + c.policy;
-  std::snprintf(line, sizeof line,
-                "cache: %s: %zu tokens: %zu exact, %zu reused, %zu recomputed, %zu new; charged %.1f %% of full prefill", mode.c_str(),
-                c.total, c.exact, c.reused, c.recomputed, c.fresh, 100 * c.charged);
+  std::snprintf(
+      line, sizeof line,
+      "cache: %s: %zu tokens: %zu exact, %zu reused, %zu recomputed, %zu new; charged %.1f %% of full prefill",
+      mode.c_str(), c.total, c.exact, c.reused, c.recomputed, c.fresh, 100 * c.charged);
   std::vector<std::string> out = {line};
   if (!c.why.empty()) out.push_back("  why: " + c.why);
   for (const ChunkReport& chunk : c.chunks) {
     if (!chunk.reason.empty()) {
-      out.push_back("  chunk " + chunk.id.substr(0, 16) + (chunk.source.empty() ? "" : " of " + path_from_here(chunk.source)) +
+      out.push_back("  chunk " + chunk.id.substr(0, 16) +
+                    (chunk.source.empty() ? "" : " of " + path_from_here(chunk.source)) +
                     " was computed: " + chunk.reason);
     }
   }
-  std::snprintf(line, sizeof line, "time: first token after %.0f ms (%s loaded in %.0f ms), %zu tokens at %.1f tokens/s", a.timings.ttft_ms,
-                size_text(c.bytes_loaded).c_str(), a.timings.kv_load_ms, a.timings.decode_tokens, a.timings.decode_tokens_per_second);
+  std::snprintf(line, sizeof line,
+                "time: first token after %.0f ms (%s loaded in %.0f ms), %zu tokens at %.1f tokens/s",
+                a.timings.ttft_ms, size_text(c.bytes_loaded).c_str(), a.timings.kv_load_ms, a.timings.decode_tokens,
+                a.timings.decode_tokens_per_second);
   out.push_back(line);
   return out;
 }
 
 std::string verify_text(const VerifyReport& v) {
   char line[256];
-  std::snprintf(line, sizeof line, "verify: KL to full prefill %.3g on average, %.3g at most; same first choice on %.1f %% of rows; %s answer",
-                v.kl_mean, v.kl_max, 100 * v.top1_agreement, v.same_answer ? "the same" : "another");
+  std::snprintf(
+      line, sizeof line,
+      "verify: KL to full prefill %.3g on average, %.3g at most; same first choice on %.1f %% of rows; %s answer",
+      v.kl_mean, v.kl_max, 100 * v.top1_agreement, v.same_answer ? "the same" : "another");
   return line;
 }
 
@@ -197,7 +204,8 @@ int cmd_query(Run& run, const QueryCommand& command) {
     prompt = prompt_of(command);
   } else if (question == "-") {
     question = std::string(trim(read_stdin(kQuestionBytesMax)));
-    if (question.empty()) throw Error{Code::kUsage, "the question is empty", "stdin", "write it to stdin, or as an argument"};
+    if (question.empty())
+      throw Error{Code::kUsage, "the question is empty", "stdin", "write it to stdin, or as an argument"};
   }
   validate(command.ask.sampler);
   const auto store = store_for(run, command);
@@ -210,7 +218,8 @@ int cmd_query(Run& run, const QueryCommand& command) {
   hooks.on_answered = [&](const Answer& so_far) { printer.answered(so_far); };
   hooks.stop = interrupt_requested;
   Answerer answerer(*model, store ? &store->kv : nullptr, store ? &store->docs : nullptr);
-  const Answer answer = prompt ? answerer.ask_prompt(*prompt, command.ask, hooks) : answerer.ask(question, command.ask, hooks);
+  const Answer answer =
+      prompt ? answerer.ask_prompt(*prompt, command.ask, hooks) : answerer.ask(question, command.ask, hooks);
 
   printer.answered(answer);
   if (run.common().json) run.terminal.out(json_line(answer_json(answer, *model)));

@@ -8,9 +8,9 @@ namespace cento {
 
 struct OptionDoc {
   std::vector<std::string> names = {};  // "-q", "--quiet", "--no-prune"; for an argument without flag: its name, "FILE"
-  std::string value = {};          // "FILE", "DIR", "auto|cpu"; empty: takes no value
+  std::string value = {};               // "FILE", "DIR", "auto|cpu"; empty: takes no value
   std::string help = {};
-  std::string default_text = {};   // empty: none worth saying
+  std::string default_text = {};  // empty: none worth saying
   bool positional = false, required = false, repeated = false;
 };
 

@@ -118,26 +118,36 @@ std::string bash_script(const CommandDoc& program, const std::vector<const Comma
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at=cento words= i\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case \"$at ${COMP_WORDS[i]}\" in\n"
-      "      " + path_patterns(commands) + ") at=\"$at ${COMP_WORDS[i]}\" ;;\n"
+      "      " +
+      path_patterns(commands) +
+      ") at=\"$at ${COMP_WORDS[i]}\" ;;\n"
       "    esac\n"
       "  done\n"
       "  case \"$prev\" in\n";
   for (const auto& [name, value] : flag_values(commands)) {
     out += "    " + name + ") ";
     switch (value.kind) {
-      case Completes::kFolders: out += "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return ;;\n"; break;
-      case Completes::kFiles: out += "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n"; break;
+      case Completes::kFolders:
+        out += "mapfile -t COMPREPLY < <(compgen -d -- \"$cur\"); return ;;\n";
+        break;
+      case Completes::kFiles:
+        out += "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n";
+        break;
       case Completes::kWords:
         out += "mapfile -t COMPREPLY < <(compgen -W " + quoted(joined(value.words, " ")) + " -- \"$cur\"); return ;;\n";
         break;
-      case Completes::kNothing: out += "COMPREPLY=(); return ;;\n"; break;
+      case Completes::kNothing:
+        out += "COMPREPLY=(); return ;;\n";
+        break;
     }
   }
   out += "  esac\n  case \"$at\" in\n";
   for (const auto* command : commands) {
     std::vector<std::string> flags;
-    for (const auto& option : flags_of(program, *command)) flags.insert(flags.end(), option.names.begin(), option.names.end());
-    out += "    \"" + joined(command->path, " ") + "\")\n      if [[ $cur == -* ]]; then words=" + quoted(joined(flags, " ")) +
+    for (const auto& option : flags_of(program, *command))
+      flags.insert(flags.end(), option.names.begin(), option.names.end());
+    out += "    \"" + joined(command->path, " ") +
+           "\")\n      if [[ $cur == -* ]]; then words=" + quoted(joined(flags, " ")) +
            "; else words=" + quoted(joined(argument_words(program, *command), " ")) + "; fi ;;\n";
   }
   return out +
@@ -163,17 +173,27 @@ std::string zsh_script(const CommandDoc& program, const std::vector<const Comman
       "  integer i\n"
       "  for ((i = 2; i < CURRENT; i++)); do\n"
       "    case \"$at ${words[i]}\" in\n"
-      "      (" + path_patterns(commands) + ") at=\"$at ${words[i]}\" ;;\n"
+      "      (" +
+      path_patterns(commands) +
+      ") at=\"$at ${words[i]}\" ;;\n"
       "    esac\n"
       "  done\n"
       "  case \"${words[CURRENT-1]}\" in\n";
   for (const auto& [name, value] : flag_values(commands)) {
     out += "    (" + name + ") ";
     switch (value.kind) {
-      case Completes::kFolders: out += "_files -/; return ;;\n"; break;
-      case Completes::kFiles: out += "_files; return ;;\n"; break;
-      case Completes::kWords: out += "compadd -- " + joined(value.words, " ") + "; return ;;\n"; break;
-      case Completes::kNothing: out += "_message value; return ;;\n"; break;
+      case Completes::kFolders:
+        out += "_files -/; return ;;\n";
+        break;
+      case Completes::kFiles:
+        out += "_files; return ;;\n";
+        break;
+      case Completes::kWords:
+        out += "compadd -- " + joined(value.words, " ") + "; return ;;\n";
+        break;
+      case Completes::kNothing:
+        out += "_message value; return ;;\n";
+        break;
     }
   }
   out += "  esac\n  case \"$at\" in\n";
@@ -184,8 +204,9 @@ std::string zsh_script(const CommandDoc& program, const std::vector<const Comman
     }
     out += ")\n      arguments=(";
     for (const auto& word : argument_words(program, *command)) {
-      const CommandDoc* sub = find_command(program, command->path.size() == 1 ? std::vector<std::string>{word}
-                                                                              : std::vector<std::string>{command->path[1], word});
+      const CommandDoc* sub =
+          find_command(program, command->path.size() == 1 ? std::vector<std::string>{word}
+                                                          : std::vector<std::string>{command->path[1], word});
       out += "\n        " + zsh_item(word, sub == nullptr ? word : sub->what);
     }
     out += ") ;;\n";
@@ -221,7 +242,8 @@ std::string fish_script(const CommandDoc& program, const std::vector<const Comma
     for (const auto& option : command->options) {
       if (option.positional) continue;
       std::string line = "complete -c cento" + condition;
-      for (const auto& name : option.names) line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      for (const auto& name : option.names)
+        line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       const auto value = completion_of(option.value);
       if (option.value.empty()) {
         line += " -f";

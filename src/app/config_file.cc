@@ -45,7 +45,8 @@ class Parser {
   }
 
   void skip_spaces() {
-    while (peek() == ' ' || peek() == '\t' || (peek() == '\r' && i_ + 1 < text_.size() && text_[i_ + 1] == '\n')) take();
+    while (peek() == ' ' || peek() == '\t' || (peek() == '\r' && i_ + 1 < text_.size() && text_[i_ + 1] == '\n'))
+      take();
     if (peek() == '#') {
       while (!at_end() && peek() != '\n') take();
     }
@@ -148,7 +149,8 @@ class Parser {
 
   std::string string() {
     const char quote = take();
-    if (peek() == quote && i_ + 1 < text_.size() && text_[i_ + 1] == quote) fail("strings over several lines are not read");
+    if (peek() == quote && i_ + 1 < text_.size() && text_[i_ + 1] == quote)
+      fail("strings over several lines are not read");
     std::string out;
     for (;;) {
       if (at_end() || peek() == '\n') fail("a string is not closed");
@@ -166,16 +168,33 @@ class Parser {
     if (at_end()) fail("a string is not closed");
     const char c = take();
     switch (c) {
-      case 'n': out += '\n'; return;
-      case 't': out += '\t'; return;
-      case 'r': out += '\r'; return;
-      case 'b': out += '\b'; return;
-      case 'f': out += '\f'; return;
+      case 'n':
+        out += '\n';
+        return;
+      case 't':
+        out += '\t';
+        return;
+      case 'r':
+        out += '\r';
+        return;
+      case 'b':
+        out += '\b';
+        return;
+      case 'f':
+        out += '\f';
+        return;
       case '"':
-      case '\\': out += c; return;
-      case 'u': append_utf8(out, code_point(4)); return;
-      case 'U': append_utf8(out, code_point(8)); return;
-      default: fail("unknown escape in a string (use '...' for text with backslashes)");
+      case '\\':
+        out += c;
+        return;
+      case 'u':
+        append_utf8(out, code_point(4));
+        return;
+      case 'U':
+        append_utf8(out, code_point(8));
+        return;
+      default:
+        fail("unknown escape in a string (use '...' for text with backslashes)");
     }
   }
 
@@ -183,7 +202,10 @@ class Parser {
     uint32_t value = 0;
     for (int i = 0; i < digits; ++i) {
       const char c = at_end() ? '\0' : take();
-      const int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      const int d = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
       if (d < 0) fail("bad \\u escape in a string");
       value = value << 4 | static_cast<uint32_t>(d);
     }

@@ -12,12 +12,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void add_run_options(CommandBuilder& b, RunOptions& run) {
-  b.value("--precision", "fast|f32", "arithmetic: fast (int8 against quantised weights) or f32 (reference, slow)", "fast",
-          to_choice({"fast", "f32"}, [&run](const std::string& v) {
+  b.value("--precision", "fast|f32", "arithmetic: fast (int8 against quantised weights) or f32 (reference, slow)",
+          "fast", to_choice({"fast", "f32"}, [&run](const std::string& v) {
             run.precision = v == "f32" ? Precision::kF32 : Precision::kFast;
           }));
-  b.value("--chat-template", "NAME", "chat format, if the model's own is not recognised (" + one_of(ChatTemplate::names()) + ")",
-          "", to_text(run.chat_template));
+  b.value("--chat-template", "NAME",
+          "chat format, if the model's own is not recognised (" + one_of(ChatTemplate::names()) + ")", "",
+          to_text(run.chat_template));
   b.value("--target", "NAME", "instruction set of the kernels, \"ref\" for plain C++", "auto", to_text(run.target));
 }
 
@@ -25,6 +26,7 @@ void add_run_options(CommandBuilder& b, RunOptions& run) {
 
 Grammar::Grammar() {
   app.set_help_flag("-h,--help", "");
+  app.require_subcommand(0, 1);  // one word is a subcommand, the next may be a question that happens to be a name
   doc.path = {"cento"};
   doc.what = "answers from your documents on your own model, without computing the same context twice";
   doc.more = "Index a folder, compute its KV cache once, then ask: each answer is stitched from stored pieces.";
@@ -53,7 +55,8 @@ void Grammar::add_common(CommandBuilder& b) {
   });
   b.value("--device", "auto|cpu|cuda", "where to compute", "auto",
           to_choice({"auto", "cpu", "cuda"}, [this](const std::string& v) { common.device = v; }));
-  b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0", to_number(common.threads, 0, 1024));
+  b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0",
+          to_number(common.threads, 0, 1024));
   b.flag("--json", "one JSON object on stdout instead of text", common.json);
   b.flag("-q,--quiet", "nothing but answers and errors", common.quiet);
   b.flag("-v,--verbose", "say more about what is done", common.verbose);
@@ -71,7 +74,8 @@ void Grammar::add_index(CommandBuilder& program) {
   CommandBuilder b = program.subcommand(
       "index", "read files and folders into a collection",
       "Reads Markdown, reStructuredText, HTML and plain text, and only what has changed since the last time.\n"
-      "Without a PATH it re-reads the folders that the collection already has; with - it takes a list of paths from stdin.",
+      "Without a PATH it re-reads the folders that the collection already has; with - it takes a list of paths from "
+      "stdin.",
       "cento index ./handbook\n"
       "cento index --collection notes --exclude 'drafts/' ~/notes\n"
       "cento index                               # bring it up to date\n"
@@ -86,30 +90,31 @@ void Grammar::add_index(CommandBuilder& program) {
   b.flag("--hidden", "read hidden files and folders", o.hidden);
   b.flag("--follow", "follow symbolic links out of the folder", o.follow_links);
   b.value("--max-file-size", "SIZE", "larger files are skipped", "64MiB", to_size(o.max_file_bytes));
-  b.value("--chunk-tokens", "N", "most tokens in a chunk", "256", to_number(o.chunk_tokens, kChunkTokensMin, kChunkTokensMax));
-  b.list("--converter", "EXT=COMMAND", "command that prints a file of this extension as text; {} is the file; may be repeated",
-         converters);
+  b.value("--chunk-tokens", "N", "most tokens in a chunk", "256",
+          to_number(o.chunk_tokens, kChunkTokensMin, kChunkTokensMax));
+  b.list("--converter", "EXT=COMMAND",
+         "command that prints a file of this extension as text; {} is the file; may be repeated", converters);
   b.flag("-0,--null", "the list on stdin is separated by NUL, not by line ends", index.nul_separated);
 }
 
 void Grammar::add_precompute(CommandBuilder& program) {
-  CommandBuilder b = program.subcommand(
-      "precompute", "compute and store the KV of a collection's chunks",
-      "Can be stopped at any time: what is stored stays, and the next run goes on from there.",
-      "cento precompute\n"
-      "cento precompute --dry-run                # how much is there to do?\n"
-      "cento precompute --max-bytes 4GiB --only 'people/*'");
+  CommandBuilder b =
+      program.subcommand("precompute", "compute and store the KV of a collection's chunks",
+                         "Can be stopped at any time: what is stored stays, and the next run goes on from there.",
+                         "cento precompute\n"
+                         "cento precompute --dry-run                # how much is there to do?\n"
+                         "cento precompute --max-bytes 4GiB --only 'people/*'");
   PrecomputeOptions& o = precompute.options;
   b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
-  b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless", to_choice({"lossless", "raw"}, [&o](const std::string& v) {
-            o.codec = *find_kv_codec(v);
-          }));
+  b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless",
+          to_choice({"lossless", "raw"}, [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
   b.value("--context", "stand-in|prefix",
-          "what a chunk is computed behind: text of its kind (closer to a real prompt), or the fixed prefix alone", "stand-in",
-          to_choice({"stand-in", "prefix"}, [&o](const std::string& v) {
+          "what a chunk is computed behind: text of its kind (closer to a real prompt), or the fixed prefix alone",
+          "stand-in", to_choice({"stand-in", "prefix"}, [&o](const std::string& v) {
             o.context = v == "prefix" ? ContextKind::kPrefix : ContextKind::kStandIn;
           }));
-  b.value("--max-bytes", "SIZE", "most bytes of stored KV; chunks beyond it are skipped", "", to_optional_size(o.max_bytes));
+  b.value("--max-bytes", "SIZE", "most bytes of stored KV; chunks beyond it are skipped", "",
+          to_optional_size(o.max_bytes));
   b.value("--only", "GLOB", "only chunks of files that match", "", to_text(o.only_glob));
   add_run_options(b, precompute.run);
 }
@@ -125,13 +130,15 @@ void Grammar::add_query(CommandBuilder& program) {
       "cento query --prompt prompt.json --verify --logits rows.npy");
   AskOptions& o = query.ask;
   b.positional("QUESTION", "the question; - to read it from stdin", false, to_text(query.question));
-  b.value("--prompt", "FILE.json", "explicit segments instead of a question: {\"system\",\"chunks\",\"question\",\"answer\"?}", "",
+  b.value("--prompt", "FILE.json",
+          "explicit segments instead of a question: {\"system\",\"chunks\",\"question\",\"answer\"?}", "",
           to_text(query.prompt_file));
   b.flag("--keep", "with --prompt: store the KV that was computed", query.keep);
   b.value("--top-k", "N", "chunks to put before the model", "5", to_number(o.top_k, 1, 1000));
   b.list("--chunk", "ID", "this chunk instead of a search; may be repeated", o.chunks);
   b.value("--prefill", "auto|full|prefix|reuse|blend", "how the prompt's KV is made", "auto",
-          to_choice({"auto", "full", "prefix", "reuse", "blend"}, [&o](const std::string& v) { o.prefill = *find_prefill_mode(v); }));
+          to_choice({"auto", "full", "prefix", "reuse", "blend"},
+                    [&o](const std::string& v) { o.prefill = *find_prefill_mode(v); }));
   std::vector<std::string> policy_list;
   std::string policy_values;
   for (const auto& p : policies()) {
@@ -140,12 +147,16 @@ void Grammar::add_query(CommandBuilder& program) {
   }
   b.value("--policy", policy_values, "which reused rows are recomputed", policy_name(o.blend.policy),
           to_choice(policy_list, [&o](const std::string& v) { o.blend.policy = *find_policy(v); }));
-  b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "by prompt length", to_optional_real(o.blend.ratio, 0, 1));
+  b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "by prompt length",
+          to_optional_real(o.blend.ratio, 0, 1));
   b.value("--max-tokens", "N", "longest answer", "256", to_number(o.max_tokens, 1, 1u << 20));
   b.value("--temperature", "T", "0: always the likeliest token", "0", to_real(o.sampler.temperature, 0, 100));
-  b.value("--top-p", "P", "draw from the likeliest tokens that make up this share", "1", to_real(o.sampler.top_p, 0, 1));
-  b.value("--top-k-tokens", "N", "draw from the N likeliest tokens; 0: all", "0", to_number(o.sampler.top_k, 0, 1u << 30));
-  b.value("--min-p", "P", "leave out tokens below this share of the likeliest one", "0", to_real(o.sampler.min_p, 0, 1));
+  b.value("--top-p", "P", "draw from the likeliest tokens that make up this share", "1",
+          to_real(o.sampler.top_p, 0, 1));
+  b.value("--top-k-tokens", "N", "draw from the N likeliest tokens; 0: all", "0",
+          to_number(o.sampler.top_k, 0, 1u << 30));
+  b.value("--min-p", "P", "leave out tokens below this share of the likeliest one", "0",
+          to_real(o.sampler.min_p, 0, 1));
   b.value("--repetition-penalty", "X", "above 1: recent tokens become less likely", "1",
           to_real(o.sampler.repetition_penalty, 0.01, kInfinity));
   b.value("--seed", "N", "of the draw", "0", to_number(o.sampler.seed, 0, std::numeric_limits<uint64_t>::max()));
@@ -153,8 +164,8 @@ void Grammar::add_query(CommandBuilder& program) {
   b.flag("--show-sources", "print the passages too", query.show_sources);
   b.toggle("--stream", "print the answer as it comes (default), or whole at the end", query.stream);
   b.flag("--verify", "then run full prefill too and say how close the two are", o.verify);
-  b.value("--logits", "FILE.npy", "write the logits of the last prompt row and of each answer row, float32 [rows, V]", "",
-          to_text(query.logits_file));
+  b.value("--logits", "FILE.npy", "write the logits of the last prompt row and of each answer row, float32 [rows, V]",
+          "", to_text(query.logits_file));
   add_run_options(b, query.run);
 }
 
@@ -168,8 +179,10 @@ void Grammar::add_cache(CommandBuilder& program) {
   b.subcommand("verify", "read everything and check it", "Exit status 3 if anything is damaged.", "cento cache verify");
   b.subcommand("gc", "remove files and rows that nothing refers to", "", "cento cache gc");
   CommandBuilder rm = b.subcommand("rm", "remove stored KV", "", "cento cache rm 3fa9c1d2");
-  rm.positional("ID", "id of stored KV or of a chunk, or the beginning of one (8 digits at least)", true, to_texts(cache.ids), true);
-  CommandBuilder trim = b.subcommand("trim", "remove the longest unused until the rest fits", "", "cento cache trim --max-bytes 2GiB");
+  rm.positional("ID", "id of stored KV or of a chunk, or the beginning of one (8 digits at least)", true,
+                to_texts(cache.ids), true);
+  CommandBuilder trim =
+      b.subcommand("trim", "remove the longest unused until the rest fits", "", "cento cache trim --max-bytes 2GiB");
   trim.value("--max-bytes", "SIZE", "what may stay", "", to_size(cache.max_bytes));
 }
 
@@ -179,17 +192,20 @@ void Grammar::add_model(CommandBuilder& program) {
                                         "cento model show smollm2-135m-instruct-q4_1.gguf\n"
                                         "echo \"two words\" | cento model tokenize -");
   b.subcommand("list", "models in the model folders", "", "cento model list --json");
-  CommandBuilder show = b.subcommand("show", "what a model file holds and whether cento can run it", "",
-                                     "cento model show model.gguf");
+  CommandBuilder show =
+      b.subcommand("show", "what a model file holds and whether cento can run it", "", "cento model show model.gguf");
   show.positional("FILE", "GGUF file, or the name of one in the model folders", true, to_text(model.file));
-  CommandBuilder tokenize = b.subcommand("tokenize", "text as the model's tokens", "", "cento model tokenize \"two words\"");
+  CommandBuilder tokenize =
+      b.subcommand("tokenize", "text as the model's tokens", "", "cento model tokenize \"two words\"");
   tokenize.positional("TEXT", "the text; - or nothing: from stdin", false, to_text(model.text));
   tokenize.flag("--special", "read names of control tokens in the text as these tokens", model.specials);
 }
 
 void Grammar::add_small_ones(CommandBuilder& program) {
-  program.subcommand("config", "each setting and where its value comes from", "", "cento config\ncento config --json --threads 2");
-  program.subcommand("doctor", "check machine, store, models and configuration", "Exit status 0 if all is well.", "cento doctor");
+  program.subcommand("config", "each setting and where its value comes from", "",
+                     "cento config\ncento config --json --threads 2");
+  program.subcommand("doctor", "check machine, store, models and configuration", "Exit status 0 if all is well.",
+                     "cento doctor");
   CommandBuilder c = program.subcommand("completion", "a completion script for a shell", "",
                                         "cento completion bash > ~/.local/share/bash-completion/completions/cento");
   c.positional("bash|zsh|fish", "the shell", true,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace cento {
 namespace {
 
@@ -79,7 +81,9 @@ std::string option_rows(const std::vector<OptionDoc>& options, bool positional) 
 
 std::string help_text(const CommandDoc& command, const std::vector<OptionDoc>& common) {
   std::string out = usage_line(command) + "\n" + joined(command.path, " ") + ": " + command.what + "\n";
-  if (!command.more.empty()) out += command.more + "\n";
+  if (!command.more.empty()) {
+    for (const auto line : split_lines(command.more)) out += wrapped(std::string(line), 0, 0) + "\n";
+  }
   if (!command.subcommands.empty()) {
     out += "\nsubcommands:\n";
     for (const auto& s : command.subcommands) out += row(s.path.back(), s.what);

@@ -31,9 +31,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-std::string json_line(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string json_line(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 Json skipped_list(const std::vector<std::pair<std::string, std::string>>& items) {
   Json out = Json::array();

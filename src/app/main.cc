@@ -71,9 +71,11 @@ int guarded(const std::vector<std::string>& args) {
   } catch (const Interrupted&) {
     return kInterruptedStatus;
   } catch (const std::bad_alloc&) {
-    return failed(options.common, {Code::kResource, "not enough memory", "", "close other programs, or use a smaller model"});
+    return failed(options.common,
+                  {Code::kResource, "not enough memory", "", "close other programs, or use a smaller model"});
   } catch (const std::exception& e) {
-    return failed(options.common, {Code::kInternal, e.what(), "", "this is a defect of cento; please report it with the command line"});
+    return failed(options.common,
+                  {Code::kInternal, e.what(), "", "this is a defect of cento; please report it with the command line"});
   }
 }
 

@@ -11,8 +11,8 @@ namespace cento {
 std::string npy_bytes(std::span<const float> values, size_t rows, size_t cols) {
   static_assert(std::endian::native == std::endian::little);
   CHECK(values.size() == rows * cols);
-  std::string header =
-      "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " + std::to_string(cols) + "), }";
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
+                       std::to_string(cols) + "), }";
   constexpr size_t kMagicBytes = 10;  // "\x93NUMPY", version 1.0, header length
   constexpr size_t kAlign = 64;       // of the data, so that it can be mapped
   while ((kMagicBytes + header.size() + 1) % kAlign != 0) header += ' ';

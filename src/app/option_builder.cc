@@ -193,7 +193,7 @@ std::string one_of(const std::vector<std::string>& words) {
 
 std::string nearest_word(const std::string& typed, const std::vector<std::string>& words) {
   std::string best;
-  size_t best_distance = std::max<size_t>(1, typed.size() / 3) + 1;  // farther than this is no slip of the finger
+  size_t best_distance = std::max<size_t>(1, (typed.size() + 1) / 3) + 1;  // farther than this is no slip of the finger
   for (const auto& word : words) {
     // Edit distance, one row at a time.
     std::vector<size_t> row(word.size() + 1);

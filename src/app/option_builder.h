@@ -25,7 +25,7 @@ struct FlagSpec {
   CLI::Option* option = nullptr;
   CLI::App* app = nullptr;
   std::string scope;  // "", "query", "cache.trim"
-  std::string key;    // "top-k": long name without dashes; empty for positional arguments, which only a command line has
+  std::string key;  // "top-k": long name without dashes; empty for positional arguments, which only a command line has
   bool takes_value = false, repeated = false;
   std::string default_text;
   SetValues set;
@@ -42,10 +42,11 @@ class CommandBuilder {
              const std::string& default_text, SetValues set);
   void list(const std::string& names, const std::string& value_name, const std::string& help,
             std::vector<std::string>& out);
-  void flag(const std::string& names, const std::string& help, bool& out);       // absent: out keeps its value
-  void toggle(const std::string& name, const std::string& help, bool& out);      // --NAME and --no-NAME
-  void inverse(const std::string& names, const std::string& help, bool& out);    // given: out becomes false
-  void positional(const std::string& name, const std::string& help, bool required, SetValues set, bool repeated = false);
+  void flag(const std::string& names, const std::string& help, bool& out);     // absent: out keeps its value
+  void toggle(const std::string& name, const std::string& help, bool& out);    // --NAME and --no-NAME
+  void inverse(const std::string& names, const std::string& help, bool& out);  // given: out becomes false
+  void positional(const std::string& name, const std::string& help, bool required, SetValues set,
+                  bool repeated = false);
 
   // The reference stays good while the program's description lives: subcommands are kept in a list of fixed capacity.
   CommandBuilder subcommand(const std::string& name, const std::string& what, const std::string& more,
@@ -74,7 +75,8 @@ SetValues to_choice(std::vector<std::string> choices, std::function<void(const s
 uint64_t whole_number(const std::string& text, uint64_t min, uint64_t max);  // throws BadValue
 template <class T>
 SetValues to_number(T& out, uint64_t min, uint64_t max) {
-  return [&out, min, max](const std::vector<std::string>& v) { out = static_cast<T>(whole_number(v.back(), min, max)); };
+  return
+      [&out, min, max](const std::vector<std::string>& v) { out = static_cast<T>(whole_number(v.back(), min, max)); };
 }
 
 bool bool_of(const std::string& text);  // true/false, yes/no, on/off, 1/0; throws BadValue

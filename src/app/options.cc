@@ -64,7 +64,8 @@ void split_command_line(Grammar& g, const std::vector<std::string>& args) {
   } catch (const CLI::Success&) {
     throw;  // --help
   } catch (const CLI::ArgumentMismatch& e) {
-    throw Error{Code::kUsage, std::string("a value is missing: ") + e.what(), command_name(here()), command_name(here()) + " --help"};
+    throw Error{Code::kUsage, std::string("a value is missing: ") + e.what(), command_name(here()),
+                command_name(here()) + " --help"};
   } catch (const CLI::ParseError& e) {
     throw Error{Code::kUsage, e.what(), command_name(here()), command_name(here()) + " --help"};
   }
@@ -101,7 +102,8 @@ class Resolver {
   // Which file, and what is in it. Flags and environment decide, so this comes before anything else.
   void read_config(Options& out) {
     bool named = true;
-    FlagSpec& spec = *std::find_if(g_->specs.begin(), g_->specs.end(), [](const FlagSpec& s) { return s.key == "config"; });
+    FlagSpec& spec =
+        *std::find_if(g_->specs.begin(), g_->specs.end(), [](const FlagSpec& s) { return s.key == "config"; });
     if (!spec.option->results().empty()) {
       out.config_file = spec.option->results().back();
     } else if (const auto v = variable("CENTO_CONFIG")) {
@@ -159,13 +161,16 @@ class Resolver {
         if (spec.key == item.key) found = &spec;
       }
       const std::string where = file + ", line " + std::to_string(item.line);
-      if (!section_known) throw Error{Code::kUsage, "no subcommand [" + item.section + "] with settings", where, "cento config"};
+      if (!section_known)
+        throw Error{Code::kUsage, "no subcommand [" + item.section + "] with settings", where, "cento config"};
       if (found == nullptr) {
         const std::string near = nearest_word(item.key, known);
-        throw Error{Code::kUsage, "no setting \"" + item.key + "\"" + (item.section.empty() ? "" : " in [" + item.section + "]"),
+        throw Error{Code::kUsage,
+                    "no setting \"" + item.key + "\"" + (item.section.empty() ? "" : " in [" + item.section + "]"),
                     where, near.empty() ? "cento config lists all of them" : near};
       }
-      if (item.array && !found->repeated) throw Error{Code::kUsage, "\"" + item.key + "\" takes one value", where, "write it without [ ]"};
+      if (item.array && !found->repeated)
+        throw Error{Code::kUsage, "\"" + item.key + "\" takes one value", where, "write it without [ ]"};
       if (item.values.empty() && !item.array) throw Error{Code::kUsage, "\"" + item.key + "\" has no value", where, ""};
     }
   }
@@ -175,7 +180,8 @@ class Resolver {
     const ConfigItem* top = nullptr;
     for (const ConfigItem& item : items_) {
       if (item.key != spec.key) continue;
-      if (!spec.scope.empty() ? item.section == spec.scope : !item.section.empty() && in_scope(item.section, topic)) return &item;
+      if (!spec.scope.empty() ? item.section == spec.scope : !item.section.empty() && in_scope(item.section, topic))
+        return &item;
       if (spec.scope.empty() && item.section.empty()) top = &item;
     }
     return top;
@@ -209,7 +215,8 @@ class Resolver {
     } catch (const BadValue& bad) {
       std::string topic_text = "cento";
       for (const auto& t : topic) topic_text += " " + t;
-      throw Error{Code::kUsage, shown + ": " + bad.why, item != nullptr ? setting.where : topic_text, topic_text + " --help"};
+      throw Error{Code::kUsage, shown + ": " + bad.why, item != nullptr ? setting.where : topic_text,
+                  topic_text + " --help"};
     }
     setting.value = joined(spec.repeated || values.empty() ? values : std::vector<std::string>{values.back()});
     return setting;
@@ -245,7 +252,8 @@ QueryCommand finish_query(Grammar& g) {
   q.ask.collection = g.common.collection;
   q.ask.want_logits = !q.logits_file.empty();
   if (q.prompt_file.empty()) {
-    if (trim(q.question).empty()) misuse("a question is needed", "query", "cento query \"QUESTION\", or - to read it from stdin");
+    if (trim(q.question).empty())
+      misuse("a question is needed", "query", "cento query \"QUESTION\", or - to read it from stdin");
     if (q.keep) misuse("--keep goes with --prompt only", "query");
   } else {
     if (!q.question.empty()) misuse("--prompt holds the question; another one was given as well", "query");
@@ -263,7 +271,8 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
                 "cento --help, or one of " + joined(subcommand_names(g.doc))};
   }
   const CommandDoc& doc = *find_command(g.doc, topic);
-  if (!doc.subcommands.empty()) misuse("a subcommand of " + topic.back() + " is needed", topic.back(), one_of(subcommand_names(doc)));
+  if (!doc.subcommands.empty())
+    misuse("a subcommand of " + topic.back() + " is needed", topic.back(), one_of(subcommand_names(doc)));
   if (topic[0] == "index") out.command = finish_index(g);
   if (topic[0] == "precompute") {
     g.precompute.options.collection = g.common.collection;
@@ -272,8 +281,9 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
   if (topic[0] == "query") out.command = finish_query(g);
   if (topic[0] == "cache") {
     using Action = CacheCommand::Action;
-    const std::map<std::string, Action> actions = {{"status", Action::kStatus}, {"list", Action::kList}, {"verify", Action::kVerify},
-                                                   {"gc", Action::kGc},         {"rm", Action::kRemove}, {"trim", Action::kTrim}};
+    const std::map<std::string, Action> actions = {{"status", Action::kStatus}, {"list", Action::kList},
+                                                   {"verify", Action::kVerify}, {"gc", Action::kGc},
+                                                   {"rm", Action::kRemove},     {"trim", Action::kTrim}};
     g.cache.action = actions.at(topic[1]);
     if (topic[1] == "rm" && g.cache.ids.empty()) misuse("an ID is needed", "cache rm", "cento cache list shows them");
     if (topic[1] == "trim") {
@@ -287,7 +297,8 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
   if (topic[0] == "model") {
     using Action = ModelCommand::Action;
     g.model.action = topic[1] == "list" ? Action::kList : topic[1] == "show" ? Action::kShow : Action::kTokenize;
-    if (topic[1] == "show" && g.model.file.empty()) misuse("a FILE is needed", "model show", "cento model list shows them");
+    if (topic[1] == "show" && g.model.file.empty())
+      misuse("a FILE is needed", "model show", "cento model list shows them");
     out.command = g.model;
   }
   if (topic[0] == "config") out.command = ConfigCommand{};
@@ -298,7 +309,8 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
   }
   if (topic[0] == "help") {
     const auto* found = find_command(g.doc, g.help.topic);
-    if (found == nullptr) misuse("no subcommand \"" + joined(g.help.topic) + "\"", "help", one_of(subcommand_names(g.doc)));
+    if (found == nullptr)
+      misuse("no subcommand \"" + joined(g.help.topic) + "\"", "help", one_of(subcommand_names(g.doc)));
     out.command = g.help;
   }
 }
@@ -307,10 +319,14 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
 
 const char* setting_from_name(Setting::From from) {
   switch (from) {
-    case Setting::From::kFlag: return "flag";
-    case Setting::From::kEnvironment: return "environment";
-    case Setting::From::kFile: return "file";
-    case Setting::From::kDefault: return "default";
+    case Setting::From::kFlag:
+      return "flag";
+    case Setting::From::kEnvironment:
+      return "environment";
+    case Setting::From::kFile:
+      return "file";
+    case Setting::From::kDefault:
+      return "default";
   }
   return "default";
 }

@@ -20,11 +20,11 @@ namespace cento {
 enum class ColorMode { kAuto, kAlways, kNever };
 
 struct CommonOptions {
-  std::string store;    // "": the default folder
-  std::string model;    // file or name; "": the only one found
+  std::string store;  // "": the default folder
+  std::string model;  // file or name; "": the only one found
   std::string collection = "default";
   std::string device = "auto";
-  size_t threads = 0;   // 0: one for each processor
+  size_t threads = 0;  // 0: one for each processor
   bool json = false, quiet = false, verbose = false, progress = true;
   ColorMode color = ColorMode::kAuto;
 };

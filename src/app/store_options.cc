@@ -49,12 +49,14 @@ bool is_supported(const std::string& path) {
 
 Error no_model(const std::string& what) {
   return {Code::kInput, what, listing(model_folders()),
-          "name a GGUF file with --model FILE, or set CENTO_MODELS to a folder of them; `samples/demo.sh --fetch` fetches a small one"};
+          "name a GGUF file with --model FILE, or set CENTO_MODELS to a folder of them; `samples/demo.sh --fetch` "
+          "fetches a small one"};
 }
 
 std::string named_model(const std::string& wanted) {
   if (is_regular(wanted)) return wanted;
-  if (wanted.find('/') != std::string::npos) throw Error{Code::kInput, "no such model file", wanted, "check the path, or see `cento model list`"};
+  if (wanted.find('/') != std::string::npos)
+    throw Error{Code::kInput, "no such model file", wanted, "check the path, or see `cento model list`"};
   const std::string stem = without_suffix(wanted);
   std::vector<std::string> exact, begun;
   for (const auto& path : find_model_files()) {
@@ -146,8 +148,10 @@ std::string resolve_model(const std::string& wanted) {
   std::vector<std::string> usable;
   std::copy_if(files.begin(), files.end(), std::back_inserter(usable), is_supported);
   if (usable.size() == 1) return usable.front();
-  if (usable.empty()) throw Error{Code::kInput, "none of the models found is supported", listing(files), "`cento model list` says why"};
-  throw Error{Code::kUsage, "several models found", listing(usable), "--model NAME, or a line `model = \"NAME\"` in the configuration file"};
+  if (usable.empty())
+    throw Error{Code::kInput, "none of the models found is supported", listing(files), "`cento model list` says why"};
+  throw Error{Code::kUsage, "several models found", listing(usable),
+              "--model NAME, or a line `model = \"NAME\"` in the configuration file"};
 }
 
 std::unique_ptr<LoadedModel> load_model(const CommonOptions& common, const RunOptions& run) {

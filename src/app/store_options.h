@@ -27,16 +27,16 @@ struct Store {
   DocStore docs;
 };
 enum class StoreUse {
-  kCreate,       // made if it is not there
-  kWrite,        // has to be there
-  kWriteIfCan,   // has to be there; read-only where its folder may not be written to
-  kRead,         // has to be there
+  kCreate,      // made if it is not there
+  kWrite,       // has to be there
+  kWriteIfCan,  // has to be there; read-only where its folder may not be written to
+  kRead,        // has to be there
 };
 // Throws Error(kInput) when there is no store and `use` needs one, ...
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use);
 
-// Folders that are searched for models, in this order: $CENTO_MODELS (several, separated by ':'), $XDG_DATA_HOME/cento/models,
-// $XDG_CACHE_HOME/cento/models, the current folder.
+// Folders that are searched for models, in this order: $CENTO_MODELS (several, separated by ':'),
+// $XDG_DATA_HOME/cento/models, $XDG_CACHE_HOME/cento/models, the current folder.
 std::vector<std::string> model_folders();
 // All *.gguf files in them, each file once, in the order of folders and names.
 std::vector<std::string> find_model_files();

@@ -18,13 +18,15 @@ namespace cento {
 namespace {
 
 constexpr int64_t kBarEveryUs = 100'000;
-constexpr int64_t kLineEveryUs = 5'000'000;
+// Plain lines come every 5 s at first and every 30 s in a long run: a log is to be read, not scrolled through.
+constexpr int64_t kLineEveryUs = 5'000'000, kLineEveryMaxUs = 30'000'000;
 
 bool wants_color(ColorMode mode, bool is_terminal) {
   if (mode != ColorMode::kAuto) return mode == ColorMode::kAlways;
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
-  return is_terminal && (no_color == nullptr || *no_color == '\0') && (term == nullptr || std::string_view(term) != "dumb");
+  return is_terminal && (no_color == nullptr || *no_color == '\0') &&
+         (term == nullptr || std::string_view(term) != "dumb");
 }
 
 // False when the other side is gone or the disk is full: stderr is the last resort, nobody can be told.
@@ -121,7 +123,8 @@ void Terminal::clear_bar() {
   write_all(STDERR_FILENO, "\r\x1b[K");
 }
 
-void Terminal::progress(std::string_view what, uint64_t done, uint64_t total, std::string_view unit, std::string_view extra) {
+void Terminal::progress(std::string_view what, uint64_t done, uint64_t total, std::string_view unit,
+                        std::string_view extra) {
   if (!progress_) return;
   const std::lock_guard lock(mutex_);
   const int64_t now = clock_->steady_us();
@@ -130,11 +133,13 @@ void Terminal::progress(std::string_view what, uint64_t done, uint64_t total, st
     first_done_ = done;
     if (!err_is_terminal_) drawn_us_ = now;  // short work says nothing before its result
   }
-  if (drawn_us_ >= 0 && now - drawn_us_ < (err_is_terminal_ ? kBarEveryUs : kLineEveryUs)) return;
+  const int64_t every_us =
+      err_is_terminal_ ? kBarEveryUs : std::clamp((now - started_us_) / 10, kLineEveryUs, kLineEveryMaxUs);
+  if (drawn_us_ >= 0 && now - drawn_us_ < every_us) return;
   drawn_us_ = now;
   const double seconds = static_cast<double>(now - started_us_) * 1e-6;
-  const std::string line =
-      progress_line(what, done, total, unit, extra, seconds, first_done_, err_is_terminal_ ? width() - 1 : 1000, err_is_terminal_);
+  const std::string line = progress_line(what, done, total, unit, extra, seconds, first_done_,
+                                         err_is_terminal_ ? width() - 1 : 1000, err_is_terminal_);
   if (err_is_terminal_) {
     write_all(STDERR_FILENO, "\r\x1b[K" + line);
     bar_columns_ = line.size();
@@ -161,11 +166,12 @@ std::string time_text(double seconds) {
   return out;
 }
 
-std::string progress_line(std::string_view what, uint64_t done, uint64_t total, std::string_view unit, std::string_view extra,
-                          double seconds, uint64_t first, size_t width, bool bar) {
+std::string progress_line(std::string_view what, uint64_t done, uint64_t total, std::string_view unit,
+                          std::string_view extra, double seconds, uint64_t first, size_t width, bool bar) {
   done = std::min(done, total);
   const double share = total == 0 ? 1 : static_cast<double>(done) / static_cast<double>(total);
-  std::string tail = " " + std::to_string(done) + (bar ? "/" : " of ") + std::to_string(total) + " " + std::string(unit);
+  std::string tail =
+      " " + std::to_string(done) + (bar ? "/" : " of ") + std::to_string(total) + " " + std::string(unit);
   if (!extra.empty()) tail += ", " + std::string(extra);
   // Too early to tell before something was done and a second has passed.
   if (done > first && done < total && seconds >= 1) {

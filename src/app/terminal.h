@@ -33,8 +33,10 @@ class Terminal {
   void warning(std::string_view line);  // also when quiet
   void error(const Error& error);       // the three lines
 
-  // A bar on a terminal, a line every few seconds elsewhere. `what` "precompute", `unit` "chunks"; `extra` may be empty.
-  void progress(std::string_view what, uint64_t done, uint64_t total, std::string_view unit, std::string_view extra = {});
+  // A bar on a terminal, a line every few seconds elsewhere. `what` "precompute", `unit` "chunks"; `extra` may be
+  // empty.
+  void progress(std::string_view what, uint64_t done, uint64_t total, std::string_view unit,
+                std::string_view extra = {});
   void end_progress();  // takes the bar away
 
  private:

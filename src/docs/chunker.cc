@@ -1,6 +1,7 @@
 #include "docs/chunker.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 #include "docs/split.h"
@@ -32,6 +33,8 @@ struct Section {
   size_t tokens = 0;  // of all in it, its heading too
 };
 
+using Trail = std::vector<size_t>;  // sections from the outermost to the innermost
+
 bool same_words(const std::string& a, const std::string& b) { return to_lower_ascii(a) == to_lower_ascii(b); }
 
 class Chunker {
@@ -42,7 +45,11 @@ class Chunker {
   std::vector<NewChunk> chunk() {
     build_sections();
     measure();
+    said_.assign(sections_.size(), false);
     pack(0, {});
+    if (out_.empty() && !document_.title.empty()) {  // a title and nothing else
+      emit("", {{BlockKind::kParagraph, document_.title, 1, 1, -1, 0}}, {});
+    }
     return std::move(out_);
   }
 
@@ -96,10 +103,11 @@ class Chunker {
   }
 
   // Title and headings in one line, shortened from the middle until it fits a share of the budget.
-  std::string header_for(const std::vector<std::string>& trail) const {
+  std::string header_for(const Trail& trail) const {
     std::vector<std::string> parts;
     if (!document_.title.empty()) parts.push_back(document_.title);
-    for (const std::string& heading : trail) {
+    for (const size_t index : trail) {
+      const std::string& heading = sections_[index].heading;
       if (parts.empty() || !same_words(parts.back(), heading)) parts.push_back(heading);
     }
     const size_t room = std::min<size_t>(kHeaderTokensMax, budget_ / 4);
@@ -118,7 +126,8 @@ class Chunker {
     std::replace(header.begin(), header.end(), '\n', ' ');
     if (header.size() > room * 16) header.resize(utf8_floor(header, room * 16));
     while (!header.empty() && count(header + "…") > room) header.resize(utf8_floor(header, header.size() * 3 / 4));
-    if (!parts.empty() && !header.empty() && header.size() < parts.back().size() && count(header) <= room) header += "…";
+    if (!parts.empty() && !header.empty() && header.size() < parts.back().size() && count(header) <= room)
+      header += "…";
     return header;
   }
 
@@ -134,15 +143,15 @@ class Chunker {
     int table() const { return pieces.empty() ? -1 : pieces.back().table; }
   };
 
-  void pack(size_t index, const std::vector<std::string>& trail) {
+  void pack(size_t index, const Trail& trail) {
     const Section& section = sections_[index];
     const std::string header = header_for(trail);
     const size_t room = room_below(header);
     if (section.items.empty() && !section.heading.empty()) {  // a heading and nothing below it
       Draft alone;
       alone.pieces.push_back(heading_piece(section));
-      std::vector<std::string> above(trail.begin(), trail.empty() ? trail.end() : trail.end() - 1);
-      emit(header_for(above), alone.pieces);
+      const Trail above(trail.begin(), trail.end() - 1);
+      emit(header_for(above), std::move(alone.pieces), above);
       return;
     }
     Draft draft;
@@ -156,7 +165,7 @@ class Chunker {
     flush(draft, header, trail);
   }
 
-  void add_section(size_t index, size_t room, const std::string& header, const std::vector<std::string>& trail, Draft& draft) {
+  void add_section(size_t index, size_t room, const std::string& header, const Trail& trail, Draft& draft) {
     const Section& section = sections_[index];
     const bool joins = draft.tokens + section.tokens <= room;
     if (!joins) flush(draft, header, trail, true);
@@ -166,12 +175,12 @@ class Chunker {
       return;
     }
     flush(draft, header, trail);
-    std::vector<std::string> below = trail;
-    below.push_back(section.heading);
+    Trail below = trail;
+    below.push_back(index);
     pack(index, below);
   }
 
-  void add_block(size_t b, size_t room, const std::string& header, const std::vector<std::string>& trail, Draft& draft) {
+  void add_block(size_t b, size_t room, const std::string& header, const Trail& trail, Draft& draft) {
     const Block& block = document_.blocks[b];
     const size_t head = block.table >= 0 ? table_tokens_[static_cast<size_t>(block.table)] : 0;
     const bool carries_head = head > 0 && head * 3 <= room;
@@ -206,10 +215,14 @@ class Chunker {
     std::vector<Piece> pieces;
     size_t at = 0;
     uint32_t line = block.line_from;
-    for (const TextRange& range : split_text(text, by_lines ? SplitAt::kLines : SplitAt::kSentences, room, [&](std::string_view s) { return count(s); })) {
-      Piece piece{block.kind, text.substr(range.begin, range.end - range.begin), block.line_from, block.line_to, block.table, 0};
+    for (const TextRange& range : split_text(text, by_lines ? SplitAt::kLines : SplitAt::kSentences, room,
+                                             [&](std::string_view s) { return count(s); })) {
+      Piece piece{block.kind,      text.substr(range.begin, range.end - range.begin),
+                  block.line_from, block.line_to,
+                  block.table,     0};
       if (exact) {
-        line += static_cast<uint32_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at), text.begin() + static_cast<std::ptrdiff_t>(range.begin), '\n'));
+        line += static_cast<uint32_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                                 text.begin() + static_cast<std::ptrdiff_t>(range.begin), '\n'));
         piece.line_from = line;
         line += static_cast<uint32_t>(std::count(piece.text.begin(), piece.text.end(), '\n'));
         piece.line_to = line;
@@ -227,7 +240,12 @@ class Chunker {
   }
 
   static Piece heading_piece(const Section& section) {
-    return {BlockKind::kHeading, std::string(static_cast<size_t>(std::clamp(section.level, 1, 6)), '#') + " " + section.heading, section.line_from, section.line_to, -1, 0};
+    return {BlockKind::kHeading,
+            std::string(static_cast<size_t>(std::clamp(section.level, 1, 6)), '#') + " " + section.heading,
+            section.line_from,
+            section.line_to,
+            -1,
+            0};
   }
 
   void append(Draft& draft, Piece piece, bool carries_head) const {
@@ -235,7 +253,8 @@ class Chunker {
     if (carries_head && draft.table() != piece.table) {
       const auto t = static_cast<size_t>(piece.table);
       draft.tokens += table_tokens_[t];
-      draft.pieces.push_back({BlockKind::kTableRow, document_.tables[t].head, piece.line_from, piece.line_from, piece.table, table_tokens_[t]});
+      draft.pieces.push_back({BlockKind::kTableRow, document_.tables[t].head, piece.line_from, piece.line_from,
+                              piece.table, table_tokens_[t]});
     }
     draft.tokens += piece.tokens;
     draft.pieces.push_back(std::move(piece));
@@ -266,7 +285,7 @@ class Chunker {
   }
 
   // Ends a chunk. With `goes_on`, a last line such as "The options are:" stays for the chunk that follows.
-  void flush(Draft& draft, const std::string& header, const std::vector<std::string>& trail, bool goes_on = false) {
+  void flush(Draft& draft, const std::string& header, const Trail& trail, bool goes_on = false) {
     Draft kept;
     if (goes_on && draft.pieces.size() > 1) {
       const Piece& last = draft.pieces.back();
@@ -281,19 +300,19 @@ class Chunker {
       if (draft.sole != kNone) {
         emit_section(draft, trail);
       } else {
-        emit(header, draft.pieces);
+        emit(header, std::move(draft.pieces), trail);
       }
     }
     draft = std::move(kept);
   }
 
   // A section that has a chunk to itself: its heading goes into the header, and so on while it holds one section only.
-  void emit_section(Draft& draft, std::vector<std::string> trail) {
+  void emit_section(Draft& draft, Trail trail) {
     size_t index = draft.sole, n_headings = 0;
     while (true) {
       const Section& section = sections_[index];
       if (section.items.empty()) break;
-      trail.push_back(section.heading);
+      trail.push_back(index);
       ++n_headings;
       if (section.items.size() != 1 || section.items[0].section == kNone) break;
       index = section.items[0].section;
@@ -302,16 +321,40 @@ class Chunker {
     const uint32_t from = draft.pieces.front().line_from;
     draft.pieces.erase(draft.pieces.begin(), draft.pieces.begin() + static_cast<std::ptrdiff_t>(n_headings));
     draft.pieces.front().line_from = std::min(from, draft.pieces.front().line_from);
-    emit(header_for(trail), draft.pieces);
+    const std::string header = header_for(trail);
+    emit(header, std::move(draft.pieces), trail);
   }
 
-  void emit(const std::string& header, const std::vector<Piece>& pieces) {
+  // What a shortened header leaves out is said in the body of the first chunk below it: no heading is lost.
+  void say_left_out(const std::string& header, const Trail& trail, std::vector<Piece>& pieces) {
+    std::vector<Piece> left_out;
+    const uint32_t line = pieces.front().line_from;
+    if (!title_said_ && !document_.title.empty()) {
+      title_said_ = true;
+      const bool is_heading = !trail.empty() && same_words(sections_[trail[0]].heading, document_.title);
+      const bool is_body = pieces[0].text.find(document_.title) != std::string::npos;
+      if (header.find(document_.title) == std::string::npos && !is_heading && !is_body) {
+        left_out.push_back({BlockKind::kHeading, document_.title, line, line, -1, 0});
+      }
+    }
+    for (const size_t index : trail) {
+      if (said_[index]) continue;
+      said_[index] = true;
+      if (header.find(sections_[index].heading) != std::string::npos) continue;
+      left_out.push_back(heading_piece(sections_[index]));
+      left_out.back().line_from = left_out.back().line_to = line;
+    }
+    pieces.insert(pieces.begin(), std::make_move_iterator(left_out.begin()), std::make_move_iterator(left_out.end()));
+  }
+
+  void emit(const std::string& header, std::vector<Piece> pieces, const Trail& trail) {
+    say_left_out(header, trail, pieces);
     NewChunk chunk;
     chunk.header = header;
     chunk.line_from = pieces.front().line_from;
     chunk.line_to = pieces.front().line_to;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (i > 0) chunk.body += pieces[i].line_from <= pieces[i - 1].line_to + 1 && pieces[i].line_from != pieces[i - 1].line_from ? "\n" : same_run(pieces[i - 1], pieces[i]) ? "\n" : "\n\n";
+      if (i > 0) chunk.body += joins(pieces[i - 1], pieces[i]) ? "\n" : "\n\n";
       chunk.body += pieces[i].text;
       chunk.line_from = std::min(chunk.line_from, pieces[i].line_from);
       chunk.line_to = std::max(chunk.line_to, pieces[i].line_to);
@@ -319,13 +362,17 @@ class Chunker {
     emit_exact(std::move(chunk));
   }
 
-  static bool same_run(const Piece& a, const Piece& b) {
-    return (a.kind == BlockKind::kListItem && b.kind == BlockKind::kListItem) || (a.table >= 0 && a.table == b.table) || a.kind == BlockKind::kHeading;
+  // No empty line between two parts: right below each other in the source, rows, items, what follows a heading.
+  static bool joins(const Piece& a, const Piece& b) {
+    if (b.line_from == a.line_to + 1) return true;
+    return (a.kind == BlockKind::kListItem && b.kind == BlockKind::kListItem) || (a.table >= 0 && a.table == b.table) ||
+           a.kind == BlockKind::kHeading;
   }
 
   // The sum over the parts can be below the count of the whole: such a chunk is halved until it fits.
   void emit_exact(NewChunk chunk) {
-    while (!chunk.body.empty() && (chunk.body.back() == '\n' || chunk.body.back() == ' ' || chunk.body.back() == '\t')) chunk.body.pop_back();
+    while (!chunk.body.empty() && (chunk.body.back() == '\n' || chunk.body.back() == ' ' || chunk.body.back() == '\t'))
+      chunk.body.pop_back();
     if (is_blank(chunk.body)) return;
     const auto prompt_tokens = [&](const NewChunk& c) {
       return count(c.header.empty() ? c.body + "\n" : c.header + "\n" + c.body + "\n");
@@ -350,6 +397,8 @@ class Chunker {
   size_t budget_;
   std::vector<Section> sections_;
   std::vector<size_t> block_tokens_, table_tokens_;
+  std::vector<bool> said_;  // of sections_: the heading is in a chunk's text
+  bool title_said_ = false;
   std::vector<NewChunk> out_;
 };
 

@@ -159,7 +159,8 @@ Result<std::string> convert_file(const std::string& command, const std::string& 
   if (!out) return out.error();
   if (!err) return err.error();
   pid_t pid = -1;
-  if (const int error = start(*words, *out, *err, pid)) return failed(command, "cannot be started: " + errno_text(error));
+  if (const int error = start(*words, *out, *err, pid))
+    return failed(command, "cannot be started: " + errno_text(error));
   Child child(pid);
   out->write = FileHandle();
   err->write = FileHandle();
@@ -175,13 +176,15 @@ Result<std::string> convert_file(const std::string& command, const std::string& 
     }
     if (wait[0].revents != 0 && !read_some(out->read, text, limits.output_bytes + 1)) wait[0].fd = -1;
     if (wait[1].revents != 0 && !read_some(err->read, messages, kErrorTextMax)) wait[1].fd = -1;
-    if (text.size() > limits.output_bytes) return failed(command, "printed more than " + size_text(limits.output_bytes));
+    if (text.size() > limits.output_bytes)
+      return failed(command, "printed more than " + size_text(limits.output_bytes));
     wait[0].revents = wait[1].revents = 0;
   }
   const int status = child.end(std::max<int64_t>(0, limits.time_ms - static_cast<int64_t>(watch.ms())));
   const std::string why = messages.empty() ? "" : ": " + first_line(messages);
   if (WIFSIGNALED(status)) return failed(command, "was ended by signal " + std::to_string(WTERMSIG(status)) + why);
-  if (WEXITSTATUS(status) != 0) return failed(command, "ended with status " + std::to_string(WEXITSTATUS(status)) + why);
+  if (WEXITSTATUS(status) != 0)
+    return failed(command, "ended with status " + std::to_string(WEXITSTATUS(status)) + why);
   return text;
 }
 

@@ -9,8 +9,8 @@
 
 namespace cento {
 
-// A command as words: blanks part them, '...' and "..." keep them together, a backslash takes the next character as it is
-// (not inside '...'). Nothing else is special; there is no shell. Error(kUsage) for an open quote or no word.
+// A command as words: blanks part them, '...' and "..." keep them together, a backslash takes the next character as it
+// is (not inside '...'). Nothing else is special; there is no shell. Error(kUsage) for an open quote or no word.
 Result<std::vector<std::string>> split_command(const std::string& command);
 
 struct ConverterLimits {
@@ -18,9 +18,9 @@ struct ConverterLimits {
   uint64_t output_bytes = 64ull << 20;
 };
 
-// `command` as above; "{}" in a word becomes `path` (absolute), which is added at the end if no word has it. Standard input is
-// empty. Error(kInput), with the first line of what went to standard error, for: a command that is not there, an exit status
-// other than 0, a signal, too much time or output (it and its children are then killed).
+// `command` as above; "{}" in a word becomes `path` (absolute), which is added at the end if no word has it. Standard
+// input is empty. Error(kInput), with the first line of what went to standard error, for: a command that is not there,
+// an exit status other than 0, a signal, too much time or output (it and its children are then killed).
 Result<std::string> convert_file(const std::string& command, const std::string& path, const ConverterLimits& limits);
 
 }  // namespace cento

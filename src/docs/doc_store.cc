@@ -73,7 +73,8 @@ Hash chunk_text_hash(const std::string& header, const std::string& body) {
   return hash_of_text("cento chunk text", header.empty() ? body + "\n" : header + "\n" + body + "\n");
 }
 
-DocStore::DocStore(Catalogue& catalogue) : catalogue_(&catalogue), statements_(std::make_unique<Statements>(catalogue.db())) {}
+DocStore::DocStore(Catalogue& catalogue)
+    : catalogue_(&catalogue), statements_(std::make_unique<Statements>(catalogue.db())) {}
 DocStore::~DocStore() = default;
 
 DocStore::Batch::Batch(DocStore& store) : store_(&store) {
@@ -120,7 +121,8 @@ std::optional<Collection> DocStore::find_collection(const std::string& name) {
 
 Collection DocStore::open_collection(const std::string& name, uint32_t chunk_tokens, const std::string& tokenizer) {
   {
-    const Use insert = statements_->use("INSERT INTO collections(name, chunk_tokens, tokenizer) VALUES (?1, ?2, ?3) ON CONFLICT(name) DO NOTHING");
+    const Use insert = statements_->use(
+        "INSERT INTO collections(name, chunk_tokens, tokenizer) VALUES (?1, ?2, ?3) ON CONFLICT(name) DO NOTHING");
     insert->bind_text(1, name).bind(2, int64_t{chunk_tokens}).bind_text(3, tokenizer);
     insert->run();
   }
@@ -149,7 +151,9 @@ std::vector<std::string> DocStore::roots(int64_t collection_id) {
 }
 
 void DocStore::add_root(int64_t collection_id, const std::string& path, const std::string& options_json) {
-  const Use q = statements_->use("INSERT INTO roots(collection_id, path, options) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET options = excluded.options");
+  const Use q = statements_->use(
+      "INSERT INTO roots(collection_id, path, options) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET options = "
+      "excluded.options");
   q->bind(1, collection_id).bind_blob(2, bytes_of(path)).bind_text(3, options_json);
   q->run();
 }
@@ -163,7 +167,9 @@ std::string DocStore::root_options(int64_t collection_id, const std::string& pat
 // ---- sources
 
 std::vector<SourceRow> DocStore::sources(int64_t collection_id) {
-  const Use q = statements_->use("SELECT id, path, device, inode, size, mtime_ns, content_hash, format, title FROM sources WHERE collection_id = ?1 ORDER BY path");
+  const Use q = statements_->use(
+      "SELECT id, path, device, inode, size, mtime_ns, content_hash, format, title FROM sources WHERE collection_id = "
+      "?1 ORDER BY path");
   q->bind(1, collection_id);
   std::vector<SourceRow> list;
   while (q->step()) {
@@ -172,14 +178,17 @@ std::vector<SourceRow> DocStore::sources(int64_t collection_id) {
   return list;
 }
 
-DocStore::PutCounts DocStore::put_source(int64_t collection_id, const SourceRow& source, const std::vector<NewChunk>& chunks) {
+DocStore::PutCounts DocStore::put_source(int64_t collection_id, const SourceRow& source,
+                                         const std::vector<NewChunk>& chunks) {
   return in_transaction([&] {
     PutCounts counts;
     int64_t source_id = 0;
     {
       const Use q = statements_->use(
-          "INSERT INTO sources(collection_id, path, device, inode, size, mtime_ns, content_hash, format, title, indexed_ms) "
-          "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT(collection_id, path) DO UPDATE SET device = ?3, inode = ?4, "
+          "INSERT INTO sources(collection_id, path, device, inode, size, mtime_ns, content_hash, format, title, "
+          "indexed_ms) "
+          "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT(collection_id, path) DO UPDATE SET device = "
+          "?3, inode = ?4, "
           "size = ?5, mtime_ns = ?6, content_hash = ?7, format = ?8, title = ?9, indexed_ms = ?10 RETURNING id");
       q->bind(1, collection_id).bind_blob(2, bytes_of(source.path));
       bind_stamp(*q, 3, source.stamp);
@@ -209,7 +218,8 @@ DocStore::PutCounts DocStore::put_source(int64_t collection_id, const SourceRow&
         if (q->step()) chunk_id = q->integer(0);
       }
       if (chunk_id == 0) {
-        const Use q = statements_->use("INSERT INTO chunks(hash, header, body, n_tokens) VALUES (?1, ?2, ?3, ?4) RETURNING id");
+        const Use q =
+            statements_->use("INSERT INTO chunks(hash, header, body, n_tokens) VALUES (?1, ?2, ?3, ?4) RETURNING id");
         q->bind_hash(1, hash).bind_text(2, chunk.header).bind_text(3, chunk.body).bind(4, int64_t{chunk.n_tokens});
         q->step();
         chunk_id = q->integer(0);
@@ -217,7 +227,8 @@ DocStore::PutCounts DocStore::put_source(int64_t collection_id, const SourceRow&
         }
         ++counts.chunks_new;
       }
-      const Use q = statements_->use("INSERT INTO source_chunks(source_id, seq, chunk_id, line_from, line_to) VALUES (?1, ?2, ?3, ?4, ?5)");
+      const Use q = statements_->use(
+          "INSERT INTO source_chunks(source_id, seq, chunk_id, line_from, line_to) VALUES (?1, ?2, ?3, ?4, ?5)");
       q->bind(1, source_id).bind(2, static_cast<int64_t>(seq)).bind(3, chunk_id);
       q->bind(4, int64_t{chunk.line_from}).bind(5, int64_t{chunk.line_to});
       q->run();
@@ -231,7 +242,9 @@ DocStore::PutCounts DocStore::put_source(int64_t collection_id, const SourceRow&
 uint64_t DocStore::drop_unused(const std::vector<int64_t>& chunk_ids) {
   uint64_t n = 0;
   for (const int64_t id : chunk_ids) {
-    const Use q = statements_->use("DELETE FROM chunks WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM source_chunks WHERE chunk_id = ?1) RETURNING id");
+    const Use q = statements_->use(
+        "DELETE FROM chunks WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM source_chunks WHERE chunk_id = ?1) RETURNING "
+        "id");
     q->bind(1, id);
     while (q->step()) ++n;
   }
@@ -240,7 +253,8 @@ uint64_t DocStore::drop_unused(const std::vector<int64_t>& chunk_ids) {
 
 void DocStore::rename_source(int64_t source_id, const std::string& new_path, const FileStamp& stamp) {
   in_transaction([&] {
-    const Use q = statements_->use("UPDATE sources SET path = ?2, device = ?3, inode = ?4, size = ?5, mtime_ns = ?6 WHERE id = ?1");
+    const Use q = statements_->use(
+        "UPDATE sources SET path = ?2, device = ?3, inode = ?4, size = ?5, mtime_ns = ?6 WHERE id = ?1");
     q->bind(1, source_id).bind_blob(2, bytes_of(new_path));
     bind_stamp(*q, 3, stamp);
     q->run();
@@ -249,7 +263,8 @@ void DocStore::rename_source(int64_t source_id, const std::string& new_path, con
 
 void DocStore::touch_source(int64_t source_id, const FileStamp& stamp) {
   in_transaction([&] {
-    const Use q = statements_->use("UPDATE sources SET device = ?2, inode = ?3, size = ?4, mtime_ns = ?5 WHERE id = ?1");
+    const Use q =
+        statements_->use("UPDATE sources SET device = ?2, inode = ?3, size = ?4, mtime_ns = ?5 WHERE id = ?1");
     q->bind(1, source_id);
     bind_stamp(*q, 2, stamp);
     q->run();
@@ -258,10 +273,12 @@ void DocStore::touch_source(int64_t source_id, const FileStamp& stamp) {
 
 void DocStore::forget_stamps(int64_t collection_id) {
   in_transaction([&] {
-    const Use sources = statements_->use("UPDATE sources SET device = 0, inode = 0, size = 0, mtime_ns = 0 WHERE collection_id = ?1");
+    const Use sources =
+        statements_->use("UPDATE sources SET device = 0, inode = 0, size = 0, mtime_ns = 0 WHERE collection_id = ?1");
     sources->bind(1, collection_id);
     sources->run();
-    const Use skips = statements_->use("UPDATE skipped SET device = 0, inode = 0, size = 0, mtime_ns = 0 WHERE collection_id = ?1");
+    const Use skips =
+        statements_->use("UPDATE skipped SET device = 0, inode = 0, size = 0, mtime_ns = 0 WHERE collection_id = ?1");
     skips->bind(1, collection_id);
     skips->run();
   });
@@ -284,7 +301,8 @@ uint64_t DocStore::remove_source(int64_t source_id) {
   });
 }
 
-void DocStore::set_skipped(int64_t collection_id, const std::vector<std::pair<std::string, std::string>>& path_and_reason) {
+void DocStore::set_skipped(int64_t collection_id,
+                           const std::vector<std::pair<std::string, std::string>>& path_and_reason) {
   std::vector<SkippedFile> files;
   for (const auto& [path, reason] : path_and_reason) files.push_back({path, reason, {}});
   set_skipped(collection_id, files);
@@ -299,7 +317,8 @@ void DocStore::set_skipped(int64_t collection_id, const std::vector<SkippedFile>
     }
     for (const SkippedFile& file : files) {
       const Use q = statements_->use(
-          "INSERT OR REPLACE INTO skipped(collection_id, path, reason, device, inode, size, mtime_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
+          "INSERT OR REPLACE INTO skipped(collection_id, path, reason, device, inode, size, mtime_ns) VALUES (?1, ?2, "
+          "?3, ?4, ?5, ?6, ?7)");
       q->bind(1, collection_id).bind_blob(2, bytes_of(file.path)).bind_text(3, file.reason);
       bind_stamp(*q, 4, file.stamp);
       q->run();
@@ -308,7 +327,8 @@ void DocStore::set_skipped(int64_t collection_id, const std::vector<SkippedFile>
 }
 
 std::vector<SkippedFile> DocStore::skipped_files(int64_t collection_id) {
-  const Use q = statements_->use("SELECT path, reason, device, inode, size, mtime_ns FROM skipped WHERE collection_id = ?1 ORDER BY path");
+  const Use q = statements_->use(
+      "SELECT path, reason, device, inode, size, mtime_ns FROM skipped WHERE collection_id = ?1 ORDER BY path");
   q->bind(1, collection_id);
   std::vector<SkippedFile> list;
   while (q->step()) list.push_back({path_at(*q, 0), q->text(1), stamp_at(*q, 2)});
@@ -317,14 +337,17 @@ std::vector<SkippedFile> DocStore::skipped_files(int64_t collection_id) {
 
 std::vector<std::pair<std::string, std::string>> DocStore::skipped(int64_t collection_id) {
   std::vector<std::pair<std::string, std::string>> list;
-  for (SkippedFile& file : skipped_files(collection_id)) list.emplace_back(std::move(file.path), std::move(file.reason));
+  for (SkippedFile& file : skipped_files(collection_id))
+    list.emplace_back(std::move(file.path), std::move(file.reason));
   return list;
 }
 
 // ---- chunks
 
 uint64_t DocStore::chunk_count(int64_t collection_id) {
-  const Use q = statements_->use("SELECT count(DISTINCT p.chunk_id) FROM sources s JOIN source_chunks p ON p.source_id = s.id WHERE s.collection_id = ?1");
+  const Use q = statements_->use(
+      "SELECT count(DISTINCT p.chunk_id) FROM sources s JOIN source_chunks p ON p.source_id = s.id WHERE "
+      "s.collection_id = ?1");
   q->bind(1, collection_id);
   q->step();
   return static_cast<uint64_t>(q->integer(0));
@@ -360,9 +383,11 @@ std::optional<ChunkRow> DocStore::chunk_by_prefix(const std::string& hex_prefix)
   return row;
 }
 
+// CROSS JOIN keeps the order: without statistics SQLite would go through all sources for the sake of ORDER BY.
 std::vector<ChunkPlace> DocStore::places(int64_t collection_id, int64_t chunk_id) {
   const Use q = statements_->use(
-      "SELECT s.id, s.path, s.title, p.seq, p.line_from, p.line_to FROM source_chunks p JOIN sources s ON s.id = p.source_id "
+      "SELECT s.id, s.path, s.title, p.seq, p.line_from, p.line_to FROM source_chunks p CROSS JOIN sources s ON s.id = "
+      "p.source_id "
       "WHERE p.chunk_id = ?2 AND s.collection_id = ?1 ORDER BY s.path, p.seq");
   q->bind(1, collection_id).bind(2, chunk_id);
   std::vector<ChunkPlace> list;
@@ -376,7 +401,8 @@ std::vector<ChunkPlace> DocStore::places(int64_t collection_id, int64_t chunk_id
 std::vector<DocStore::ChunkInOrder> DocStore::chunks_in_order(int64_t collection_id) {
   const Use q = statements_->use(
       "SELECT chunk_id, source_id, seq FROM (SELECT p.chunk_id, p.source_id, p.seq, s.path AS path, row_number() OVER "
-      "(PARTITION BY p.chunk_id ORDER BY s.path, p.seq) AS nth FROM sources s JOIN source_chunks p ON p.source_id = s.id "
+      "(PARTITION BY p.chunk_id ORDER BY s.path, p.seq) AS nth FROM sources s JOIN source_chunks p ON p.source_id = "
+      "s.id "
       "WHERE s.collection_id = ?1) WHERE nth = 1 ORDER BY path, seq");
   q->bind(1, collection_id);
   std::vector<ChunkInOrder> list;
@@ -385,8 +411,9 @@ std::vector<DocStore::ChunkInOrder> DocStore::chunks_in_order(int64_t collection
 }
 
 std::vector<ChunkRow> DocStore::preceding(int64_t source_id, uint32_t seq, uint32_t n) {
-  static const std::string sql = std::string(kChunkColumns) +
-                                 "JOIN source_chunks p ON p.chunk_id = c.id WHERE p.source_id = ?1 AND p.seq < ?2 ORDER BY p.seq DESC LIMIT ?3";
+  static const std::string sql =
+      std::string(kChunkColumns) +
+      "JOIN source_chunks p ON p.chunk_id = c.id WHERE p.source_id = ?1 AND p.seq < ?2 ORDER BY p.seq DESC LIMIT ?3";
   const Use q = statements_->use(sql.c_str());
   q->bind(1, source_id).bind(2, int64_t{seq}).bind(3, int64_t{n});
   std::vector<ChunkRow> list;

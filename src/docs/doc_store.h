@@ -20,8 +20,8 @@ struct Collection {
   std::string tokenizer;  // what counted the tokens: "estimate" or a tokenizer's kind
 };
 
-// One chunk in a source. Its text, as it goes into a prompt, is header + "\n" + body + "\n" (header omitted when empty);
-// its identity is the hash of that text, so equal text under two names is one chunk.
+// One chunk in a source. Its text, as it goes into a prompt, is header + "\n" + body + "\n" (header omitted when
+// empty); its identity is the hash of that text, so equal text under two names is one chunk.
 struct ChunkRow {
   int64_t id = 0;
   Hash hash;
@@ -65,7 +65,8 @@ class DocStore {
   Catalogue& catalogue() { return *catalogue_; }
 
   std::optional<Collection> find_collection(const std::string& name);
-  Collection open_collection(const std::string& name, uint32_t chunk_tokens, const std::string& tokenizer);  // creates if absent
+  Collection open_collection(const std::string& name, uint32_t chunk_tokens,
+                             const std::string& tokenizer);  // creates if absent
   std::vector<Collection> collections();
   void set_collection_tokens(int64_t collection_id, uint32_t chunk_tokens, const std::string& tokenizer);
 
@@ -75,13 +76,15 @@ class DocStore {
 
   std::vector<SourceRow> sources(int64_t collection_id);
   // One transaction: the source's old chunks go, the new ones come. Chunks that nobody uses any more are deleted.
-  struct PutCounts { uint64_t chunks_new = 0, chunks_removed = 0; };
+  struct PutCounts {
+    uint64_t chunks_new = 0, chunks_removed = 0;
+  };
   PutCounts put_source(int64_t collection_id, const SourceRow& source, const std::vector<NewChunk>& chunks);
   void rename_source(int64_t source_id, const std::string& new_path, const FileStamp& stamp);
   void touch_source(int64_t source_id, const FileStamp& stamp);  // same content, new stamp
   uint64_t remove_source(int64_t source_id);                     // number of chunks that went with it
-  // Until the batch is destroyed, what put_source, rename_source, touch_source and remove_source write is one transaction
-  // with what was written since the last commit; without commit() it is rolled back. One at a time.
+  // Until the batch is destroyed, what put_source, rename_source, touch_source and remove_source write is one
+  // transaction with what was written since the last commit; without commit() it is rolled back. One at a time.
   class Batch {
    public:
     explicit Batch(DocStore& store);
@@ -107,12 +110,15 @@ class DocStore {
   std::optional<ChunkRow> chunk_by_prefix(const std::string& hex_prefix);  // nullopt: none or ambiguous
   std::vector<ChunkPlace> places(int64_t collection_id, int64_t chunk_id);
   // All chunks of a collection, in the order of paths and seq, each once (at its first place).
-  struct ChunkInOrder { int64_t chunk_id, source_id; uint32_t seq; };
+  struct ChunkInOrder {
+    int64_t chunk_id, source_id;
+    uint32_t seq;
+  };
   std::vector<ChunkInOrder> chunks_in_order(int64_t collection_id);
   // Chunks in front of (source, seq), nearest first, at most n.
   std::vector<ChunkRow> preceding(int64_t source_id, uint32_t seq, uint32_t n);
 
-  std::vector<int64_t> stand_ins(int64_t collection_id);                     // pinned chunk ids in order
+  std::vector<int64_t> stand_ins(int64_t collection_id);  // pinned chunk ids in order
   void set_stand_ins(int64_t collection_id, const std::vector<int64_t>& chunk_ids);
 
  private:

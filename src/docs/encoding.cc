@@ -47,9 +47,10 @@ constexpr std::array kMagic = {
 };
 
 // Windows-1252 0x80..0x9f; 0: not assigned there.
-constexpr std::array<uint16_t, 32> kCp1252 = {
-    0x20ac, 0, 0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0, 0x017d, 0,
-    0, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0, 0x017e, 0x0178};
+constexpr std::array<uint16_t, 32> kCp1252 = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021,
+                                              0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017d, 0,
+                                              0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
+                                              0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
 
 std::string from_cp1252(std::string_view bytes) {
   std::string out;
@@ -114,13 +115,15 @@ Counts count_bytes(std::string_view bytes) {
   return n;
 }
 
-// Share of the characters that are U+FFFD or control characters: what decoding noise as UTF-16 or UTF-32 gives.
+// Share of the characters that are U+FFFD, control characters or private: what decoding noise as UTF-16 or UTF-32
+// gives.
 bool looks_like_noise(std::string_view utf8) {
   size_t n = 0, bad = 0;
   for (size_t i = 0; i < utf8.size(); i += utf8_length(utf8, i)) {
     const uint32_t c = utf8_code_point(utf8, i);
     ++n;
-    bad += c == 0xfffd || (c < 0x20 && !(c >= 0x07 && c <= 0x0d) && c != 0x1b) || (c & 0xfffe) == 0xfffe;
+    bad += c == 0xfffd || (c < 0x20 && !(c >= 0x07 && c <= 0x0d) && c != 0x1b) || (c & 0xfffe) == 0xfffe ||
+           (c >= 0xe000 && c <= 0xf8ff);
   }
   return bad * 20 > n + 20;  // one in twenty, and a few in a short text
 }

@@ -103,7 +103,8 @@ bool IgnoreList::compile(std::string_view s, Pattern& pattern) {
           const size_t end = s.find(":]", j + 2);
           if (end == std::string_view::npos) return false;
           for (unsigned b = 0; b < 256; ++b) {
-            if (in_class(s.substr(j + 2, end - j - 2), static_cast<unsigned char>(b))) put(static_cast<unsigned char>(b));
+            if (in_class(s.substr(j + 2, end - j - 2), static_cast<unsigned char>(b)))
+              put(static_cast<unsigned char>(b));
           }
           j = end + 1;
           continue;
@@ -164,7 +165,8 @@ bool IgnoreList::run(const std::vector<Token>& tokens, std::string_view text) co
   using K = Token::Kind;
   const size_t n = tokens.size();
   std::vector<char> now(n + 1, 0), next(n + 1, 0);
-  // A state i: tokens[0, i) are used up. Stars may be left without having eaten anything: "**/" only at a segment's start.
+  // A state i: tokens[0, i) are used up. Stars may be left without having eaten anything: "**/" only at a segment's
+  // start.
   const auto close = [&](std::vector<char>& states, bool at_segment) {
     for (size_t i = 0; i < n; ++i) {
       if (!states[i]) continue;
@@ -182,10 +184,18 @@ bool IgnoreList::run(const std::vector<Token>& tokens, std::string_view text) co
       const Token& token = tokens[i];
       const auto b = static_cast<unsigned char>(c);
       switch (token.kind) {
-        case K::kChar: next[i + 1] |= token.c == c; break;
-        case K::kAny: next[i + 1] |= c != '/'; break;
-        case K::kSet: next[i + 1] |= static_cast<char>(sets_[token.set].bits[b / 64] >> (b % 64) & 1); break;
-        case K::kStar: next[i] |= c != '/'; break;
+        case K::kChar:
+          next[i + 1] |= token.c == c;
+          break;
+        case K::kAny:
+          next[i + 1] |= c != '/';
+          break;
+        case K::kSet:
+          next[i + 1] |= static_cast<char>(sets_[token.set].bits[b / 64] >> (b % 64) & 1);
+          break;
+        case K::kStar:
+          next[i] |= c != '/';
+          break;
         case K::kStarStar:
           next[i] = 1;
           if (i + 1 == n) next[n] = 1;

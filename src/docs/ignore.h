@@ -9,7 +9,8 @@
 
 namespace cento {
 
-// The patterns of one file or list. Paths are relative to the folder the list belongs to, with '/', without a leading one.
+// The patterns of one file or list. Paths are relative to the folder the list belongs to, with '/', without a leading
+// one.
 class IgnoreList {
  public:
   IgnoreList() = default;

@@ -1,15 +1,11 @@
 #include "docs/indexer.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -19,7 +15,9 @@
 #include "base/text.h"
 #include "docs/chunker.h"
 #include "docs/converter.h"
+#include "docs/index_options.h"
 #include "docs/reader.h"
+#include "docs/source_file.h"
 #include "docs/walk.h"
 
 namespace cento {
@@ -32,13 +30,9 @@ constexpr const char* kReaderVersion = "1";
 constexpr size_t kBatchFiles = 64;
 constexpr double kBatchMs = 1000;
 
-// A file that was written this shortly before it was read may be written again within one tick of the file system's clock,
-// and look unchanged. Its stamp is stored so that it does not match: the next run reads it once more.
+// A file that was written this shortly before it was read may be written again within one tick of the file system's
+// clock, and look unchanged. Its stamp is stored so that it does not match: the next run reads it once more.
 constexpr int64_t kTickNs = 20'000'000;
-
-using nlohmann::json;
-
-// ---- what to walk
 
 struct FreeWithFree {
   void operator()(char* p) const noexcept { std::free(p); }
@@ -48,56 +42,6 @@ std::string absolute_path(const std::string& path) {
   std::unique_ptr<char, FreeWithFree> resolved(::realpath(path.c_str(), nullptr));
   if (!resolved) throw system_error("cannot read", path, errno);
   return resolved.get();
-}
-
-std::string options_json(const IndexOptions& options) {
-  // Globs and commands are bytes; JSON is text. What is no UTF-8 is replaced and will not match, which is all it can do.
-  json j;
-  const auto texts = [](const std::vector<std::string>& list) {
-    json array = json::array();
-    for (const std::string& s : list) array.push_back(to_valid_utf8(s));
-    return array;
-  };
-  j["include"] = texts(options.include);
-  j["exclude"] = texts(options.exclude);
-  j["ignore_files"] = options.use_ignore_files;
-  j["hidden"] = options.hidden;
-  j["follow"] = options.follow_links;
-  j["max_file_bytes"] = options.max_file_bytes;
-  j["converters"] = json::object();
-  for (const auto& [extension, command] : options.converters) j["converters"][to_valid_utf8(extension)] = to_valid_utf8(command);
-  return j.dump();
-}
-
-// The options a folder was indexed with, and over them what this run says differently from the defaults.
-IndexOptions with_stored(const IndexOptions& given, const std::string& stored) {
-  const json j = json::parse(stored, nullptr, false);
-  IndexOptions options = given;
-  const IndexOptions defaults;
-  if (!j.is_object()) return options;
-  const auto texts = [&](const char* name, std::vector<std::string>& list) {
-    if (!list.empty() || !j.contains(name) || !j[name].is_array()) return;
-    for (const json& item : j[name]) {
-      if (item.is_string()) list.push_back(item.get<std::string>());
-    }
-  };
-  const auto flag = [&](const char* name, bool& value, bool by_default) {
-    if (value == by_default && j.contains(name) && j[name].is_boolean()) value = j[name].get<bool>();
-  };
-  texts("include", options.include);
-  texts("exclude", options.exclude);
-  flag("ignore_files", options.use_ignore_files, defaults.use_ignore_files);
-  flag("hidden", options.hidden, defaults.hidden);
-  flag("follow", options.follow_links, defaults.follow_links);
-  if (options.max_file_bytes == defaults.max_file_bytes && j.contains("max_file_bytes") && j["max_file_bytes"].is_number_unsigned()) {
-    options.max_file_bytes = j["max_file_bytes"].get<uint64_t>();
-  }
-  if (j.contains("converters") && j["converters"].is_object()) {
-    for (const auto& [extension, command] : j["converters"].items()) {
-      if (command.is_string()) options.converters.emplace(extension, command.get<std::string>());
-    }
-  }
-  return options;
 }
 
 WalkOptions walk_options(const IndexOptions& options) {
@@ -114,59 +58,6 @@ WalkOptions walk_options(const IndexOptions& options) {
 bool is_below(std::string_view path, std::string_view folder) {
   if (folder == "/") return true;
   return path.substr(0, folder.size()) == folder && (path.size() == folder.size() || path[folder.size()] == '/');
-}
-
-// ---- one file
-
-struct FileContent {
-  std::string bytes;
-  FileStamp stamp;  // of the moment of reading
-};
-
-enum class ReadTrouble { kGone, kUnreadable, kContent };
-struct ReadFailure {
-  ReadTrouble trouble;
-  std::string reason;
-};
-
-// The whole of a regular file, the same before and after: nothing that blocks is opened for reading, no link is followed
-// unless wanted, and a file that changes under the reading is read again a few times.
-std::optional<FileContent> read_whole(const std::string& path, bool follow, uint64_t max_bytes, ReadFailure& failure) {
-  constexpr int kTries = 3;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW)));
-    if (!file.open()) {
-      const bool gone = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-      failure = {gone ? ReadTrouble::kGone : ReadTrouble::kUnreadable, gone ? "gone while it was about to be read" : errno_text(errno)};
-      return std::nullopt;
-    }
-    struct ::stat before {}, after {};
-    if (::fstat(file.get(), &before) != 0 || !S_ISREG(before.st_mode)) {
-      failure = {ReadTrouble::kContent, "not a regular file any more"};
-      return std::nullopt;
-    }
-    FileContent content;
-    content.stamp = stamp_of(before);
-    if (content.stamp.size > max_bytes) {
-      failure = {ReadTrouble::kContent, size_text(content.stamp.size) + ", more than " + size_text(max_bytes) + " (--max-file-size)"};
-      return std::nullopt;
-    }
-    content.bytes.resize(content.stamp.size);
-    size_t done = 0;
-    while (done < content.bytes.size()) {
-      const ssize_t n = ::pread(file.get(), content.bytes.data() + done, content.bytes.size() - done, static_cast<off_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        failure = {ReadTrouble::kUnreadable, errno_text(errno)};
-        return std::nullopt;
-      }
-      if (n == 0) break;
-      done += static_cast<size_t>(n);
-    }
-    if (done == content.bytes.size() && ::fstat(file.get(), &after) == 0 && stamp_of(after) == content.stamp) return content;
-  }
-  failure = {ReadTrouble::kUnreadable, "changed again and again while it was being read"};
-  return std::nullopt;
 }
 
 bool is_zero(const FileStamp& stamp) { return stamp == FileStamp{}; }
@@ -207,7 +98,9 @@ class Indexer {
   void open_collection() {
     const std::string kind = tokenizer_ != nullptr ? tokenizer_->kind : "estimate";
     auto collection = store_.find_collection(options_.collection);
-    chunk_tokens_ = options_.chunk_tokens != 0 ? options_.chunk_tokens : collection ? collection->chunk_tokens : IndexOptions{}.chunk_tokens;
+    chunk_tokens_ = options_.chunk_tokens != 0 ? options_.chunk_tokens
+                    : collection               ? collection->chunk_tokens
+                                               : IndexOptions{}.chunk_tokens;
     chunk_tokens_ = std::clamp(chunk_tokens_, kChunkTokensMin, kChunkTokensMax);
     if (!collection && !options_.dry_run) collection = store_.open_collection(options_.collection, chunk_tokens_, kind);
     if (!collection) return;
@@ -226,7 +119,7 @@ class Indexer {
     if (!options_.paths.empty()) {
       for (const std::string& path : options_.paths) {
         Root root{absolute_path(path), options_};
-        if (!options_.dry_run) store_.add_root(collection_id_, root.path, options_json(options_));
+        if (!options_.dry_run) store_.add_root(collection_id_, root.path, stored_options(options_));
         if (!has_root(root.path)) roots_.push_back(std::move(root));
       }
       for (std::string& path : collection_id_ == 0 ? std::vector<std::string>{} : store_.roots(collection_id_)) {
@@ -235,7 +128,8 @@ class Indexer {
       return;
     }
     if (collection_id_ == 0) {
-      throw Error{Code::kInput, "collection \"" + printable(options_.collection) + "\" has no folders yet", "", "name a folder: cento index FOLDER"};
+      throw Error{Code::kInput, "collection \"" + printable(options_.collection) + "\" has no folders yet", "",
+                  "name a folder: cento index FOLDER"};
     }
     for (const std::string& path : store_.roots(collection_id_)) {
       struct ::stat status {};
@@ -246,7 +140,8 @@ class Indexer {
       }
     }
     if (roots_.empty() && missing_roots_.empty()) {
-      throw Error{Code::kInput, "collection \"" + printable(options_.collection) + "\" has no folders yet", "", "name a folder: cento index FOLDER"};
+      throw Error{Code::kInput, "collection \"" + printable(options_.collection) + "\" has no folders yet", "",
+                  "name a folder: cento index FOLDER"};
     }
   }
 
@@ -279,7 +174,8 @@ class Indexer {
     moved_.assign(known_.size(), false);
   }
 
-  // A file whose folder is there was deleted. A folder may be a drive that is not there today: what was read from it is kept.
+  // A file whose folder is there was deleted. A folder may be a drive that is not there today: what was read from it is
+  // kept.
   void judge_missing_root(const std::string& path) {
     struct ::stat status {};
     const std::string parent = path.substr(0, std::max<size_t>(1, path.rfind('/')));
@@ -313,14 +209,17 @@ class Indexer {
 
   void process(const FoundFile& file, const IndexOptions& options) {
     const FormatOfName named = format_of_name(file.path);
-    const auto converter = named.extension.empty() ? options.converters.end() : options.converters.find(named.extension);
+    const auto converter =
+        named.extension.empty() ? options.converters.end() : options.converters.find(named.extension);
     const bool converted = converter != options.converters.end();
     const std::string format = converted ? "converted " + named.extension : named.format;
     const auto known = by_path_.find(file.path);
     SourceRow* old = known == by_path_.end() ? nullptr : &known_[known->second];
     if (format.empty()) {
       drop(old);
-      return skip(file.path, "format ." + named.extension + " is not read yet; give --converter " + named.extension + "=COMMAND", {});
+      return skip(file.path,
+                  "format ." + named.extension + " is not read yet; give --converter " + named.extension + "=COMMAND",
+                  {});
     }
     const bool same_format = old != nullptr && old->format == format;
     if (same_format && !read_all_ && old->stamp == file.stamp) {
@@ -335,7 +234,9 @@ class Indexer {
   // A file that was no text the last time and has not changed.
   bool known_skip(const FoundFile& file) {
     const auto found = known_skips_.find(file.path);
-    if (found == known_skips_.end() || read_all_ || is_zero(found->second.stamp) || !(found->second.stamp == file.stamp)) return false;
+    if (found == known_skips_.end() || read_all_ || is_zero(found->second.stamp) ||
+        !(found->second.stamp == file.stamp))
+      return false;
     skip(file.path, found->second.reason, file.stamp);
     return true;
   }
@@ -358,21 +259,26 @@ class Indexer {
     return false;
   }
 
-  bool renamed_by_content(const std::string& path, const Hash& content, const FileStamp& stamp, const std::string& format) {
+  bool renamed_by_content(const std::string& path, const Hash& content, const FileStamp& stamp,
+                          const std::string& format) {
     const auto [begin, end] = by_content_.equal_range(content.hex());
     for (auto it = begin; it != end; ++it) {
-      if (known_[it->second].format != format || !is_gone(it->second) || (read_all_ && is_zero(known_[it->second].stamp))) continue;
+      if (known_[it->second].format != format || !is_gone(it->second) ||
+          (read_all_ && is_zero(known_[it->second].stamp)))
+        continue;
       rename(it->second, path, stamp);
       return true;
     }
     return false;
   }
 
-  // Not met in this walk, not on the disk, and not renamed yet. A source of a folder that is not walked now may be renamed too.
+  // Not met in this walk, not on the disk, and not renamed yet. A source of a folder that is not walked now may be
+  // renamed too.
   bool is_gone(size_t known) const {
     if (moved_[known] || seen_.count(known_[known].path) != 0) return false;
     struct ::stat status {};
-    return ::lstat(known_[known].path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR) && !is_unread(known_[known].path);
+    return ::lstat(known_[known].path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR) &&
+           !is_unread(known_[known].path);
   }
 
   void rename(size_t known, const std::string& path, const FileStamp& stamp) {
@@ -381,7 +287,8 @@ class Indexer {
     if (!options_.dry_run) store_.rename_source(known_[known].id, path, stamp);
   }
 
-  void read_and_put(const FoundFile& file, const IndexOptions& options, const std::string& format, const std::string* command, SourceRow* old) {
+  void read_and_put(const FoundFile& file, const IndexOptions& options, const std::string& format,
+                    const std::string* command, SourceRow* old) {
     ReadFailure failure{};
     auto content = read_whole(file.path, options.follow_links, options.max_file_bytes, failure);
     if (!content) {
@@ -418,7 +325,8 @@ class Indexer {
     put(source, chunk_document(*document, counter_, chunk_tokens_), old, same_content);
   }
 
-  Result<Document> read(const std::string& path, const IndexOptions& options, const std::string& format, const std::string* command, const std::string& bytes) {
+  Result<Document> read(const std::string& path, const IndexOptions& options, const std::string& format,
+                        const std::string* command, const std::string& bytes) {
     if (command == nullptr) return read_document(bytes, format);
     ConverterLimits limits;
     limits.output_bytes = options.max_file_bytes;
@@ -459,7 +367,8 @@ class Indexer {
   }
 
   bool is_unread(const std::string& path) const {
-    return std::any_of(unread_.begin(), unread_.end(), [&](const std::string& folder) { return is_below(path, folder); });
+    return std::any_of(unread_.begin(), unread_.end(),
+                       [&](const std::string& folder) { return is_below(path, folder); });
   }
 
   void remove_gone() {
@@ -474,8 +383,8 @@ class Indexer {
     if (batch) batch->commit();
   }
 
-  // Not met in the walk. It goes if a root of this run would have met it, unless the file is there and below another root
-  // that is not walked now, such as a hidden folder indexed by its own name.
+  // Not met in the walk. It goes if a root of this run would have met it, unless the file is there and below another
+  // root that is not walked now, such as a hidden folder indexed by its own name.
   bool may_go(const std::string& path) const {
     const auto below = [&](const std::string& root) { return is_below(path, root); };
     if (is_unread(path)) return false;
@@ -486,11 +395,15 @@ class Indexer {
     return std::none_of(other_roots_.begin(), other_roots_.end(), below);
   }
 
-  void skip(const std::string& path, std::string reason, const FileStamp& stamp) { skips_.push_back({path, std::move(reason), stamp}); }
+  void skip(const std::string& path, std::string reason, const FileStamp& stamp) {
+    skips_.push_back({path, std::move(reason), stamp});
+  }
 
   IndexReport finish(const Stopwatch& watch) {
     std::sort(skips_.begin(), skips_.end(), [](const SkippedFile& a, const SkippedFile& b) { return a.path < b.path; });
-    skips_.erase(std::unique(skips_.begin(), skips_.end(), [](const SkippedFile& a, const SkippedFile& b) { return a.path == b.path; }), skips_.end());
+    skips_.erase(std::unique(skips_.begin(), skips_.end(),
+                             [](const SkippedFile& a, const SkippedFile& b) { return a.path == b.path; }),
+                 skips_.end());
     for (const SkippedFile& file : skips_) report_.skipped.emplace_back(file.path, file.reason);
     if (!options_.dry_run && !report_.stopped) save_skips();
     if (collection_id_ != 0) report_.chunks_total = store_.chunk_count(collection_id_);
@@ -502,7 +415,9 @@ class Indexer {
   void save_skips() {
     std::vector<SkippedFile> all = skips_;
     for (const auto& [path, file] : known_skips_) {
-      const bool walked = std::any_of(roots_.begin(), roots_.end(), [&, p = std::string_view(path)](const Root& root) { return is_below(p, root.path); });
+      const bool walked = std::any_of(roots_.begin(), roots_.end(), [&, p = std::string_view(path)](const Root& root) {
+        return is_below(p, root.path);
+      });
       if (!walked && !is_unread(path)) all.push_back(file);
     }
     store_.set_skipped(collection_id_, all);
@@ -533,7 +448,8 @@ class Indexer {
 
 }  // namespace
 
-IndexReport index_documents(DocStore& store, const Tokenizer* tokenizer, const IndexOptions& options, const IndexHooks& hooks) {
+IndexReport index_documents(DocStore& store, const Tokenizer* tokenizer, const IndexOptions& options,
+                            const IndexHooks& hooks) {
   return Indexer(store, tokenizer, options, hooks).run();
 }
 

@@ -19,15 +19,21 @@ constexpr std::string_view kRst = " rst rest ";
 constexpr std::string_view kHtml = " html htm xhtml xht shtml ";
 constexpr std::string_view kCsv = " csv tsv tab ";
 constexpr std::string_view kCode =
-    " c cc cpp cxx c++ h hh hpp hxx inl ipp cu cuh m mm py pyi pyx rb rs go js mjs cjs jsx ts tsx java kt kts scala groovy "
-    "gradle swift cs fs vb php pl pm lua r jl hs lhs ml mli clj cljs ex exs erl hrl elm nim zig d v sv vhd vhdl sh bash zsh "
-    "fish ksh csh ps1 psm1 bat cmd awk sed sql patch diff json json5 jsonl ndjson jsonc yaml yml toml ini cfg conf config "
-    "properties env log css scss sass less vue svelte xml xsd xsl xslt svg proto thrift graphql gql cmake mk mak make tf hcl "
+    " c cc cpp cxx c++ h hh hpp hxx inl ipp cu cuh m mm py pyi pyx rb rs go js mjs cjs jsx ts tsx java kt kts scala "
+    "groovy "
+    "gradle swift cs fs vb php pl pm lua r jl hs lhs ml mli clj cljs ex exs erl hrl elm nim zig d v sv vhd vhdl sh "
+    "bash zsh "
+    "fish ksh csh ps1 psm1 bat cmd awk sed sql patch diff json json5 jsonl ndjson jsonc yaml yml toml ini cfg conf "
+    "config "
+    "properties env log css scss sass less vue svelte xml xsd xsl xslt svg proto thrift graphql gql cmake mk mak make "
+    "tf hcl "
     "dockerfile srt vtt sub asm s lisp el scm rkt vim tcl f f90 f95 for pas ada adb ads cob bib lock gitignore ";
-constexpr std::string_view kCodeNames = " makefile gnumakefile dockerfile cmakelists.txt rakefile gemfile vagrantfile jenkinsfile ";
+constexpr std::string_view kCodeNames =
+    " makefile gnumakefile dockerfile cmakelists.txt rakefile gemfile vagrantfile jenkinsfile ";
 constexpr std::string_view kNoReader =
-    " pdf docx docm dotx doc odt ott fodt rtf epub mobi azw azw3 pptx pptm ppt odp xlsx xlsm xls ods pages numbers key djvu "
-    "ps eps chm msg wpd lit fb2 xps ";
+    " pdf docx docm dotx doc odt ott fodt rtf epub mobi azw azw3 pptx pptm ppt odp xlsx xlsm xls ods pages numbers key "
+    "djvu "
+    "ps eps chm msg eml mht mhtml wpd lit fb2 xps ";
 
 }  // namespace
 
@@ -66,16 +72,15 @@ Result<Document> read_document(std::string_view bytes, const std::string& format
   Result<DecodedText> decoded = decode_text(bytes);
   if (!decoded) return decoded.error();
   const std::string text = without_data_urls(std::move(decoded->text));
-  Document document = format == "markdown"   ? read_markdown(text)
-                      : format == "rst"      ? read_rst(text)
-                      : format == "html"     ? read_html(text)
-                      : format == "notebook" ? read_notebook(text)
-                      : format == "csv"      ? read_csv(text)
+  Document document = format == "markdown"                           ? read_markdown(text)
+                      : format == "rst"                              ? read_rst(text)
+                      : format == "html"                             ? read_html(text)
+                      : format == "notebook"                         ? read_notebook(text)
+                      : format == "csv"                              ? read_csv(text)
                       : format == "code" || text.rfind("#!", 0) == 0 ? read_code(text)
                                                                      : read_plain(text);
-  const bool has_text = !document.title.empty() || std::any_of(document.blocks.begin(), document.blocks.end(), [](const Block& b) {
-    return !is_blank(b.text);
-  });
+  const bool has_text = !document.title.empty() || std::any_of(document.blocks.begin(), document.blocks.end(),
+                                                               [](const Block& b) { return !is_blank(b.text); });
   if (!has_text) return Error{Code::kInput, "no text in it"};
   return document;
 }

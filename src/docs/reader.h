@@ -14,10 +14,10 @@ enum class BlockKind { kHeading, kParagraph, kListItem, kCode, kTableRow };
 
 struct Block {
   BlockKind kind = BlockKind::kParagraph;
-  int level = 0;          // of a heading, from 1; a heading without text ends the sections of its level and below
-  std::string text;       // clean UTF-8 without a line end at its end
+  int level = 0;     // of a heading, from 1; a heading without text ends the sections of its level and below
+  std::string text;  // clean UTF-8 without a line end at its end
   uint32_t line_from = 1, line_to = 1;  // source lines, from 1
-  int table = -1;         // of a row: index into Document::tables
+  int table = -1;                       // of a row: index into Document::tables
 };
 
 struct Table {
@@ -31,8 +31,8 @@ struct Document {
   std::vector<Table> tables;
 };
 
-// The reader a file name calls for, by its extension in any case: a format as in Document, or, for a document format that
-// has no reader yet, "" with `extension` set ("docx").
+// The reader a file name calls for, by its extension in any case: a format as in Document, or, for a document format
+// that has no reader yet, "" with `extension` set ("docx").
 struct FormatOfName {
   std::string format, extension;
 };

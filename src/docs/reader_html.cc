@@ -2,26 +2,27 @@
 #include <gumbo.h>
 
 #include <algorithm>
-#include <array>
 #include <csetjmp>
 #include <cstddef>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <new>
 #include <unordered_set>
 #include <vector>
 
 #include "base/text.h"
 #include "docs/encoding.h"
+#include "docs/html_blocks.h"
+#include "docs/html_strip.h"
 #include "docs/reader.h"
 
 namespace cento {
 namespace {
 
-// Gumbo walks the stack of open elements at many tags and frees its tree by recursion. Real pages stay below 100 levels.
+// Gumbo walks the stack of open elements at many tags and frees its tree by recursion. Real pages stay below 100
+// levels.
 constexpr int kDepthMax = 400;
 // Misnested formatting elements can make its tree quadratic in the page: this much memory a byte of the page, then the
-// stripper. Pages of this project's test data need 30 to 60.
+// stripper. Ordinary pages need 7 to 11.
 constexpr size_t kArenaBase = size_t{16} << 20, kArenaPerByte = 200, kArenaMax = size_t{1} << 30;
 
 // All of gumbo's memory, given back at once: nothing is freed alone, so no recursion frees the tree. When the limit is
@@ -58,137 +59,91 @@ struct Arena {
   }
 };
 
-bool name_is_one_of(std::string_view name, std::string_view list) {
-  return list.find(" " + std::string(name) + " ") != std::string_view::npos;
-}
-
-// Name of the tag that starts at s[i] == '<', lower case; empty if none does. `closing` tells "</".
-std::string tag_name(std::string_view s, size_t i, bool& closing) {
-  ++i;
-  closing = i < s.size() && s[i] == '/';
-  if (closing) ++i;
-  size_t end = i;
-  while (end < s.size() && end - i < 32 && (std::isalnum(static_cast<unsigned char>(s[end])) || s[end] == '-')) ++end;
-  if (end == i || !std::isalpha(static_cast<unsigned char>(s[i]))) return {};
-  return to_lower_ascii(s.substr(i, end - i));
-}
-
-// An upper bound of the nesting, elements that close themselves or their like left out.
-int deepest_nesting(std::string_view s) {
-  constexpr std::string_view kNotCounted =
-      " area base br col embed hr img input link meta param source track wbr p li dt dd tr td th thead tbody tfoot option ";
-  int depth = 0, deepest = 0;
-  for (size_t i = s.find('<'); i != std::string_view::npos; i = s.find('<', i + 1)) {
-    bool closing = false;
-    const std::string name = tag_name(s, i, closing);
-    if (name.empty() || name_is_one_of(name, kNotCounted)) continue;
-    depth = closing ? std::max(0, depth - 1) : depth + 1;
-    deepest = std::max(deepest, depth);
-  }
-  return deepest;
-}
-
-// Gathers inline text into blocks.
-class BlockBuilder {
- public:
-  explicit BlockBuilder(uint32_t n_lines) : n_lines_(n_lines) { document.format = "html"; }
-
-  void text(std::string_view s, uint32_t line, bool keep_space) {
-    line = std::clamp(line, 1u, n_lines_);
-    if (is_blank(s) && text_.empty()) {
-      if (!keep_space) return;
-    } else if (!is_blank(s)) {
-      if (from_ == 0) from_ = line;
-      const auto n = static_cast<uint32_t>(std::count(s.begin(), s.end(), '\n'));
-      to_ = std::max(to_, std::min(n_lines_, line + n));
-    }
-    if (keep_space) {
-      text_ += s;
-      return;
-    }
-    for (const char c : s) {
-      const bool space = c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\f';
-      if (!space) {
-        text_ += c;
-      } else if (!text_.empty() && text_.back() != ' ' && text_.back() != '\n') {
-        text_ += ' ';
-      }
-    }
-  }
-
-  void line_break() {
-    if (!text_.empty()) text_ += '\n';
-  }
-
-  // Ends the block; what was gathered becomes one of `kind`.
-  void flush(BlockKind kind, int level = 0, int table = -1) {
-    std::string clean = clean_text(text_);
-    const size_t last = clean.find_last_not_of(" \n\t");
-    clean.resize(last == std::string::npos ? 0 : last + 1);
-    const size_t first = kind == BlockKind::kCode ? std::min(clean.find_first_not_of('\n'), clean.size())
-                                                  : std::min(clean.find_first_not_of(" \n\t"), clean.size());
-    clean.erase(0, first);
-    if (kind == BlockKind::kHeading) clean = heading_text(clean);
-    if (!clean.empty()) {
-      const uint32_t from = std::max(1u, from_);
-      document.blocks.push_back({kind, level, std::move(clean), from, std::max(from, to_), table});
-    }
-    text_.clear();
-    from_ = to_ = 0;
-  }
-
-  bool empty() const { return is_blank(text_); }
-  std::string& pending() { return text_; }
-
-  Document document;
-
- private:
-  // White space folded; a paragraph sign or hash that links to the heading itself taken off.
-  static std::string heading_text(std::string_view s) {
-    std::string out;
-    for (const char c : s) {
-      const bool space = c == '\n' || c == '\t' || c == ' ';
-      if (space && (out.empty() || out.back() == ' ')) continue;
-      out += space ? ' ' : c;
-    }
-    for (const std::string_view end : {"\xc2\xb6", "#", " "}) {
-      while (out.size() > end.size() && out.compare(out.size() - end.size(), end.size(), end) == 0) out.resize(out.size() - end.size());
-    }
-    return out;
-  }
-
-  uint32_t n_lines_;
-  std::string text_;
-  uint32_t from_ = 0, to_ = 0;
-};
-
 enum class Role { kInline, kBlock, kDropped, kHeading, kItem, kPre, kRow, kCell, kTable, kBreak, kTitle };
 
 Role role_of(GumboTag tag) {
   switch (tag) {
-    case GUMBO_TAG_SCRIPT: case GUMBO_TAG_STYLE: case GUMBO_TAG_TEMPLATE: case GUMBO_TAG_NOSCRIPT: case GUMBO_TAG_NAV:
-    case GUMBO_TAG_SELECT: case GUMBO_TAG_OPTION: case GUMBO_TAG_BUTTON: case GUMBO_TAG_SVG: case GUMBO_TAG_IFRAME:
-    case GUMBO_TAG_OBJECT: case GUMBO_TAG_EMBED: case GUMBO_TAG_CANVAS: case GUMBO_TAG_AUDIO: case GUMBO_TAG_VIDEO:
-    case GUMBO_TAG_NOFRAMES: case GUMBO_TAG_NOEMBED: case GUMBO_TAG_DATALIST:
+    case GUMBO_TAG_SCRIPT:
+    case GUMBO_TAG_STYLE:
+    case GUMBO_TAG_TEMPLATE:
+    case GUMBO_TAG_NOSCRIPT:
+    case GUMBO_TAG_NAV:
+    case GUMBO_TAG_SELECT:
+    case GUMBO_TAG_OPTION:
+    case GUMBO_TAG_BUTTON:
+    case GUMBO_TAG_SVG:
+    case GUMBO_TAG_IFRAME:
+    case GUMBO_TAG_OBJECT:
+    case GUMBO_TAG_EMBED:
+    case GUMBO_TAG_CANVAS:
+    case GUMBO_TAG_AUDIO:
+    case GUMBO_TAG_VIDEO:
+    case GUMBO_TAG_NOFRAMES:
+    case GUMBO_TAG_NOEMBED:
+    case GUMBO_TAG_DATALIST:
       return Role::kDropped;
-    case GUMBO_TAG_H1: case GUMBO_TAG_H2: case GUMBO_TAG_H3: case GUMBO_TAG_H4: case GUMBO_TAG_H5: case GUMBO_TAG_H6:
+    case GUMBO_TAG_H1:
+    case GUMBO_TAG_H2:
+    case GUMBO_TAG_H3:
+    case GUMBO_TAG_H4:
+    case GUMBO_TAG_H5:
+    case GUMBO_TAG_H6:
       return Role::kHeading;
-    case GUMBO_TAG_LI: return Role::kItem;
-    case GUMBO_TAG_PRE: case GUMBO_TAG_LISTING: case GUMBO_TAG_XMP: case GUMBO_TAG_PLAINTEXT: return Role::kPre;
-    case GUMBO_TAG_TR: return Role::kRow;
-    case GUMBO_TAG_TD: case GUMBO_TAG_TH: return Role::kCell;
-    case GUMBO_TAG_TABLE: return Role::kTable;
-    case GUMBO_TAG_BR: return Role::kBreak;
-    case GUMBO_TAG_TITLE: return Role::kTitle;
-    case GUMBO_TAG_P: case GUMBO_TAG_DIV: case GUMBO_TAG_SECTION: case GUMBO_TAG_ARTICLE: case GUMBO_TAG_ASIDE:
-    case GUMBO_TAG_HEADER: case GUMBO_TAG_FOOTER: case GUMBO_TAG_MAIN: case GUMBO_TAG_BODY: case GUMBO_TAG_HTML:
-    case GUMBO_TAG_UL: case GUMBO_TAG_OL: case GUMBO_TAG_DL: case GUMBO_TAG_DT: case GUMBO_TAG_DD:
-    case GUMBO_TAG_BLOCKQUOTE: case GUMBO_TAG_FIGURE: case GUMBO_TAG_FIGCAPTION: case GUMBO_TAG_ADDRESS:
-    case GUMBO_TAG_FORM: case GUMBO_TAG_FIELDSET: case GUMBO_TAG_LEGEND: case GUMBO_TAG_DETAILS: case GUMBO_TAG_SUMMARY:
-    case GUMBO_TAG_HR: case GUMBO_TAG_CENTER: case GUMBO_TAG_CAPTION: case GUMBO_TAG_THEAD: case GUMBO_TAG_TBODY:
-    case GUMBO_TAG_TFOOT: case GUMBO_TAG_HEAD: case GUMBO_TAG_TEXTAREA: case GUMBO_TAG_HGROUP: case GUMBO_TAG_MENU:
+    case GUMBO_TAG_LI:
+      return Role::kItem;
+    case GUMBO_TAG_PRE:
+    case GUMBO_TAG_LISTING:
+    case GUMBO_TAG_XMP:
+    case GUMBO_TAG_PLAINTEXT:
+      return Role::kPre;
+    case GUMBO_TAG_TR:
+      return Role::kRow;
+    case GUMBO_TAG_TD:
+    case GUMBO_TAG_TH:
+      return Role::kCell;
+    case GUMBO_TAG_TABLE:
+      return Role::kTable;
+    case GUMBO_TAG_BR:
+      return Role::kBreak;
+    case GUMBO_TAG_TITLE:
+      return Role::kTitle;
+    case GUMBO_TAG_P:
+    case GUMBO_TAG_DIV:
+    case GUMBO_TAG_SECTION:
+    case GUMBO_TAG_ARTICLE:
+    case GUMBO_TAG_ASIDE:
+    case GUMBO_TAG_HEADER:
+    case GUMBO_TAG_FOOTER:
+    case GUMBO_TAG_MAIN:
+    case GUMBO_TAG_BODY:
+    case GUMBO_TAG_HTML:
+    case GUMBO_TAG_UL:
+    case GUMBO_TAG_OL:
+    case GUMBO_TAG_DL:
+    case GUMBO_TAG_DT:
+    case GUMBO_TAG_DD:
+    case GUMBO_TAG_BLOCKQUOTE:
+    case GUMBO_TAG_FIGURE:
+    case GUMBO_TAG_FIGCAPTION:
+    case GUMBO_TAG_ADDRESS:
+    case GUMBO_TAG_FORM:
+    case GUMBO_TAG_FIELDSET:
+    case GUMBO_TAG_LEGEND:
+    case GUMBO_TAG_DETAILS:
+    case GUMBO_TAG_SUMMARY:
+    case GUMBO_TAG_HR:
+    case GUMBO_TAG_CENTER:
+    case GUMBO_TAG_CAPTION:
+    case GUMBO_TAG_THEAD:
+    case GUMBO_TAG_TBODY:
+    case GUMBO_TAG_TFOOT:
+    case GUMBO_TAG_HEAD:
+    case GUMBO_TAG_TEXTAREA:
+    case GUMBO_TAG_HGROUP:
+    case GUMBO_TAG_MENU:
       return Role::kBlock;
-    default: return Role::kInline;
+    default:
+      return Role::kInline;
   }
 }
 
@@ -199,8 +154,8 @@ bool has_value(const GumboElement& element, const char* name, std::string_view l
 
 // Parts of a page that are about the site, or that a reader does not see.
 bool is_boilerplate(const GumboElement& element) {
-  return has_value(element, "role", " navigation search menu menubar toolbar ") || has_value(element, "aria-hidden", " true ") ||
-         gumbo_get_attribute(&element.attributes, "hidden") != nullptr;
+  return has_value(element, "role", " navigation search menu menubar toolbar ") ||
+         has_value(element, "aria-hidden", " true ") || gumbo_get_attribute(&element.attributes, "hidden") != nullptr;
 }
 
 // Walks gumbo's tree with a stack of its own.
@@ -255,8 +210,11 @@ class HtmlWalker {
           builder_.text(node->v.text.text, node->v.text.start_pos.line, pre_ > 0);
         }
         return;
-      case GUMBO_NODE_ELEMENT: enter(node); return;
-      default: return;  // comments, templates
+      case GUMBO_NODE_ELEMENT:
+        enter(node);
+        return;
+      default:
+        return;  // comments, templates
     }
   }
 
@@ -318,12 +276,16 @@ class HtmlWalker {
           end_block();
         }
         return;
-      case Role::kRow: leave_row(frame.node); return;
+      case Role::kRow:
+        leave_row(frame.node);
+        return;
       case Role::kTable:
         end_block();
         if (frame.table >= 0) leave_table(frame.table);
         return;
-      case Role::kTitle: in_title_ = false; return;
+      case Role::kTitle:
+        in_title_ = false;
+        return;
       case Role::kItem:
         if (rows_ == 0) {
           end_block();
@@ -333,7 +295,8 @@ class HtmlWalker {
       case Role::kBlock:
         if (rows_ == 0) end_block();
         return;
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -399,11 +362,13 @@ class HtmlWalker {
       }
       if (node->type != GUMBO_NODE_ELEMENT && node->type != GUMBO_NODE_DOCUMENT) continue;
       const GumboVector& children = children_of(node);
-      for (unsigned int i = 0; i < children.length; ++i) open.push_back(static_cast<const GumboNode*>(children.data[i]));
+      for (unsigned int i = 0; i < children.length; ++i)
+        open.push_back(static_cast<const GumboNode*>(children.data[i]));
     }
   }
 
-  // "Tides · Handbook" above a page headed "Tides" is the page's name and the site's: the first heading says it shorter.
+  // "Tides · Handbook" above a page headed "Tides" is the page's name and the site's: the first heading says it
+  // shorter.
   void finish_title() {
     Document& document = builder_.document;
     std::string title = clean_text(document.title), folded;
@@ -414,7 +379,8 @@ class HtmlWalker {
     document.title = std::string(trim(folded));
     for (const Block& block : document.blocks) {
       if (block.kind != BlockKind::kHeading) continue;
-      if (document.title.empty() || document.title.compare(0, block.text.size(), block.text) == 0) document.title = block.text;
+      if (document.title.empty() || document.title.compare(0, block.text.size(), block.text) == 0)
+        document.title = block.text;
       break;
     }
   }
@@ -427,114 +393,6 @@ class HtmlWalker {
   std::unordered_set<const GumboNode*> layout_;
 };
 
-// One character reference at s[i] == '&': appends what it stands for and returns the position after it.
-size_t append_reference(std::string& out, std::string_view s, size_t i) {
-  struct Named {
-    std::string_view name;
-    uint32_t code;
-  };
-  static constexpr std::array kNamed = {Named{"amp;", '&'}, Named{"lt;", '<'}, Named{"gt;", '>'}, Named{"quot;", '"'}, Named{"apos;", '\''}, Named{"nbsp;", ' '}};
-  const std::string_view rest = s.substr(i + 1, 12);
-  for (const Named& named : kNamed) {
-    if (rest.substr(0, named.name.size()) != named.name) continue;
-    append_utf8(out, named.code);
-    return i + 1 + named.name.size();
-  }
-  if (rest.size() > 2 && rest[0] == '#') {
-    const bool hex = rest[1] == 'x' || rest[1] == 'X';
-    size_t k = hex ? 2 : 1;
-    uint32_t code = 0;
-    const size_t first = k;
-    for (; k < rest.size() && k < first + 7 && std::isxdigit(static_cast<unsigned char>(rest[k])); ++k) {
-      const char c = rest[k];
-      if (!hex && !std::isdigit(static_cast<unsigned char>(c))) break;
-      const auto digit = static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-      code = code * (hex ? 16 : 10) + digit;
-    }
-    if (k > first && k < rest.size() && rest[k] == ';' && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff)) {
-      append_utf8(out, code);
-      return i + 1 + k + 1;
-    }
-  }
-  out += '&';
-  return i + 1;
-}
-
-// Position after the tag at s[i] == '<': quoted attribute values may hold '>'.
-size_t tag_end(std::string_view s, size_t i) {
-  char quote = 0;
-  for (++i; i < s.size(); ++i) {
-    if (quote != 0) {
-      if (s[i] == quote) quote = 0;
-    } else if ((s[i] == '"' || s[i] == '\'') && s[i - 1] == '=') {
-      quote = s[i];
-    } else if (s[i] == '>') {
-      return i + 1;
-    }
-  }
-  return s.size();
-}
-
-size_t find_closing(std::string_view s, size_t i, const std::string& name) {
-  for (size_t at = s.find("</", i); at != std::string_view::npos; at = s.find("</", at + 2)) {
-    bool closing = false;
-    if (tag_name(s, at, closing) == name) return tag_end(s, at);
-  }
-  return s.size();
-}
-
-// Text without tags, one paragraph a run between block tags. Linear, no stack.
-Document strip_tags(std::string_view s) {
-  constexpr std::string_view kInline = " a abbr b bdi bdo big cite code dfn em font i ins del kbd mark q s samp small span strike "
-                                       "strong sub sup time tt u var wbr ";
-  constexpr std::string_view kDropped = " script style template noscript nav select svg iframe object textarea title ";
-  const auto n_lines = static_cast<uint32_t>(std::max<size_t>(1, lines_of(s).size()));
-  BlockBuilder builder(n_lines);
-  uint32_t line = 1;
-  std::string text;
-  size_t i = 0;
-  const auto advance = [&](size_t to) {
-    line += static_cast<uint32_t>(std::count(s.begin() + static_cast<std::ptrdiff_t>(i), s.begin() + static_cast<std::ptrdiff_t>(to), '\n'));
-    i = to;
-  };
-  while (i < s.size()) {
-    if (s[i] == '<') {
-      bool closing = false;
-      const std::string name = tag_name(s, i, closing);
-      if (s.substr(i, 4) == "<!--") {
-        const size_t end = s.find("-->", i + 4);
-        advance(end == std::string_view::npos ? s.size() : end + 3);
-      } else if (!name.empty() || s.substr(i, 2) == "<!" || s.substr(i, 2) == "<?") {
-        if (!name_is_one_of(name, kInline)) builder.flush(BlockKind::kParagraph);
-        const size_t end = tag_end(s, i);
-        const bool dropped = !closing && name_is_one_of(name, kDropped);
-        if (name == "title" && builder.document.title.empty()) {
-          builder.document.title = clean_text(trim(s.substr(end, s.find('<', end) == std::string_view::npos ? 0 : s.find('<', end) - end)));
-        }
-        advance(dropped ? find_closing(s, end, name) : end);
-      } else {
-        builder.text("<", line, false);
-        ++i;
-      }
-      continue;
-    }
-    text.clear();
-    size_t end = i;
-    while (end < s.size() && s[end] != '<') {
-      if (s[end] == '&') {
-        end = append_reference(text, s, end);
-      } else {
-        text += s[end++];
-      }
-    }
-    builder.text(text, line, false);
-    advance(end);
-  }
-  builder.flush(BlockKind::kParagraph);
-  std::replace(builder.document.title.begin(), builder.document.title.end(), '\n', ' ');
-  return std::move(builder.document);
-}
-
 // False when gumbo ran out of its memory.
 bool parse(Arena& arena, const GumboOptions& options, std::string_view text, GumboOutput** out) {
   if (setjmp(arena.out_of_memory) != 0) return false;
@@ -543,7 +401,8 @@ bool parse(Arena& arena, const GumboOptions& options, std::string_view text, Gum
 }
 
 bool holds_text(const Document& document) {
-  return std::any_of(document.blocks.begin(), document.blocks.end(), [](const Block& b) { return b.kind != BlockKind::kHeading; });
+  return std::any_of(document.blocks.begin(), document.blocks.end(),
+                     [](const Block& b) { return b.kind != BlockKind::kHeading; });
 }
 
 }  // namespace

@@ -79,7 +79,8 @@ bool is_link_definition(std::string_view line) {  // [name]: target; not a footn
   const std::string_view s = trim(line);
   if (s.size() < 4 || s[0] != '[' || s[1] == '^') return false;
   const size_t close = s.find("]:");
-  if (close == std::string_view::npos || close == 1 || s.substr(0, close).find('[', 1) != std::string_view::npos) return false;
+  if (close == std::string_view::npos || close == 1 || s.substr(0, close).find('[', 1) != std::string_view::npos)
+    return false;
   const std::string_view rest = trim(s.substr(close + 2));
   const size_t gap = rest.find_first_of(" \t");
   if (rest.empty()) return false;
@@ -210,9 +211,7 @@ class MarkdownReader {
     if (i_ == first) add(BlockKind::kCode, head, first);  // a header row alone
   }
 
-  bool starts_comment(std::string_view line) const {
-    return !in_paragraph() && trim(line).substr(0, 4) == "<!--";
-  }
+  bool starts_comment(std::string_view line) const { return !in_paragraph() && trim(line).substr(0, 4) == "<!--"; }
 
   void comment(std::string_view line) {
     const size_t begin = in_comment_ ? 0 : line.find("<!--") + 4;
@@ -220,7 +219,8 @@ class MarkdownReader {
     in_comment_ = end == std::string_view::npos;
     const size_t here = i_++;
     if (in_comment_ || is_blank(line.substr(end + 3))) return;
-    out_.blocks.push_back({BlockKind::kParagraph, 0, std::string(trim(line.substr(end + 3))), line_number(here), line_number(here), -1});
+    out_.blocks.push_back(
+        {BlockKind::kParagraph, 0, std::string(trim(line.substr(end + 3))), line_number(here), line_number(here), -1});
   }
 
   // Lines [from, to) as they stand, without blank ends.

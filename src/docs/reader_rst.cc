@@ -48,7 +48,8 @@ Directive directive_at(std::string_view line) {
   const std::string_view name = s.substr(0, colons);
   if (name[0] == '|') return {true, "", {}};
   for (const char c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != ':' && c != '+' && c != '.') return {};
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != ':' && c != '+' && c != '.')
+      return {};
   }
   return {true, to_lower_ascii(name), trim(s.substr(colons + 2))};
 }
@@ -58,15 +59,19 @@ bool is_any_of(std::string_view name, std::string_view list) {
 }
 
 bool is_code_directive(std::string_view name) {
-  return is_any_of(name, " code-block sourcecode code highlight-block parsed-literal literalinclude math graphviz raw productionlist "
-                         "prompt ipython console testcode doctest ");
+  return is_any_of(
+      name,
+      " code-block sourcecode code highlight-block parsed-literal literalinclude math graphviz raw productionlist "
+      "prompt ipython console testcode doctest ");
 }
 
 // Describes one named thing: what stands below it belongs to that name.
 bool is_definition(std::string_view name) {
   return name.find(':') != std::string_view::npos ||
-         is_any_of(name, " data function class method attribute exception module decorator envvar option confval describe object "
-                         "cmdoption program macro type var property staticmethod classmethod ");
+         is_any_of(
+             name,
+             " data function class method attribute exception module decorator envvar option confval describe object "
+             "cmdoption program macro type var property staticmethod classmethod ");
 }
 
 bool is_option_line(std::string_view line) {  // :name: value
@@ -178,7 +183,7 @@ class RstReader {
       return true;
     }
     if (!directive.found && s.size() > 4 && s[3] == '[') return false;  // a footnote or citation: text
-    ++i_;  // a target, a substitution or a comment
+    ++i_;                                                               // a target, a substitution or a comment
     const auto [begin, end] = body_below(indent);
     if (end > begin && (begin == i_ || s != "..")) i_ = end;
     return true;
@@ -193,8 +198,9 @@ class RstReader {
       i_ = std::max(i_, end);
       return;
     }
-    if (is_any_of(directive.name, " toctree contents currentmodule module highlight default-domain index meta include image "
-                                  "figure sectionauthor codeauthor only ")) {
+    if (is_any_of(directive.name,
+                  " toctree contents currentmodule module highlight default-domain index meta include image "
+                  "figure sectionauthor codeauthor only ")) {
       if (directive.name == "toctree" || directive.name == "meta" || directive.name == "index") {
         const auto [begin, end] = body_below(indent);
         i_ = std::max(i_, end > begin ? end : i_);
@@ -206,16 +212,19 @@ class RstReader {
     skip_options(indent);
     if (is_definition(directive.name) && !directive.argument.empty() && definitions_.size() < 4) {
       definitions_.push_back(indent);
-      out_.blocks.push_back({BlockKind::kHeading, definition_level(), plain_heading(directive.argument), number(at), number(at), -1});
+      out_.blocks.push_back(
+          {BlockKind::kHeading, definition_level(), plain_heading(directive.argument), number(at), number(at), -1});
       return;
     }
     // A note, a version remark, a list-table ...: its name and argument, then its text.
     std::string text = directive.name;
     if (!directive.argument.empty()) text += ": " + std::string(directive.argument);
-    while (!directive.argument.empty() && i_ < lines_.size() && !is_blank(lines_[i_]) && indent_of(lines_[i_]) > indent) {
+    while (!directive.argument.empty() && i_ < lines_.size() && !is_blank(lines_[i_]) &&
+           indent_of(lines_[i_]) > indent) {
       text += "\n" + std::string(trim(lines_[i_++]));
     }
-    if (!directive.argument.empty() || is_any_of(directive.name, " note warning tip danger caution important seealso admonition ")) {
+    if (!directive.argument.empty() ||
+        is_any_of(directive.name, " note warning tip danger caution important seealso admonition ")) {
       out_.blocks.push_back({BlockKind::kParagraph, 0, std::move(text), number(at), number(i_ - 1), -1});
     }
   }
@@ -286,7 +295,8 @@ class RstReader {
     if (n < 2) return false;
     const size_t first = n == 3 ? rules[1] + 1 : rules[0] + 1, end = rules[n - 1];
     std::string head;
-    for (size_t k = rules[0] + 1; n == 3 && k < rules[1]; ++k) head += (head.empty() ? "" : "\n") + std::string(lines_[k]);
+    for (size_t k = rules[0] + 1; n == 3 && k < rules[1]; ++k)
+      head += (head.empty() ? "" : "\n") + std::string(lines_[k]);
     rows(head, rules[0], first, end);
     i_ = end + 1;
     return true;
@@ -298,15 +308,19 @@ class RstReader {
     bool any = false;
     for (size_t k = first; k < end; ++k) {
       if (is_blank(lines_[k])) continue;
-      out_.blocks.push_back({BlockKind::kTableRow, 0, std::string(lines_[k]), any ? number(k) : number(head_line), number(k), index});
+      out_.blocks.push_back(
+          {BlockKind::kTableRow, 0, std::string(lines_[k]), any ? number(k) : number(head_line), number(k), index});
       any = true;
     }
-    if (!any && !is_blank(head)) out_.blocks.push_back({BlockKind::kCode, 0, head, number(head_line), number(head_line), -1});
+    if (!any && !is_blank(head))
+      out_.blocks.push_back({BlockKind::kCode, 0, head, number(head_line), number(head_line), -1});
   }
 
   bool grid_table() {
     size_t end = i_;
-    while (end < lines_.size() && !is_blank(lines_[end]) && (trim(lines_[end])[0] == '+' || trim(lines_[end])[0] == '|')) ++end;
+    while (end < lines_.size() && !is_blank(lines_[end]) &&
+           (trim(lines_[end])[0] == '+' || trim(lines_[end])[0] == '|'))
+      ++end;
     if (end - i_ < 3) return false;
     std::string head;
     size_t first = i_ + 1;
@@ -323,11 +337,14 @@ class RstReader {
     bool any = false;
     for (size_t k = first; k < end; ++k) {
       if (!is_grid_rule(lines_[k])) continue;
-      if (k > row) out_.blocks.push_back({BlockKind::kTableRow, 0, joined(row, k), any ? number(row) : number(top), number(k - 1), index});
+      if (k > row)
+        out_.blocks.push_back(
+            {BlockKind::kTableRow, 0, joined(row, k), any ? number(row) : number(top), number(k - 1), index});
       any = any || k > row;
       row = k + 1;
     }
-    if (row < end) out_.blocks.push_back({BlockKind::kTableRow, 0, joined(row, end), number(row), number(end - 1), index});
+    if (row < end)
+      out_.blocks.push_back({BlockKind::kTableRow, 0, joined(row, end), number(row), number(end - 1), index});
     i_ = end;
     return true;
   }
@@ -361,7 +378,9 @@ class RstReader {
     out_.blocks.push_back({kind, 0, std::move(text), number(from), number(to - 1), -1});
   }
 
-  uint32_t number(size_t index) const { return static_cast<uint32_t>(std::min(index + 1, std::max<size_t>(1, lines_.size()))); }
+  uint32_t number(size_t index) const {
+    return static_cast<uint32_t>(std::min(index + 1, std::max<size_t>(1, lines_.size())));
+  }
 
   std::vector<std::string_view> lines_;
   size_t i_ = 0;

@@ -45,8 +45,8 @@ bool is_title(const std::vector<std::string_view>& lines, size_t at) {
   return s.back() != '.' && s.back() != ',' && s.back() != ';' && std::isalnum(static_cast<unsigned char>(s[0])) != 0;
 }
 
-// End of the record that starts at `line`: quoted fields may hold line ends. A quote that is not closed within 100 lines
-// is taken as a plain character.
+// End of the record that starts at `line`: quoted fields may hold line ends. A quote that is not closed within 100
+// lines is taken as a plain character.
 size_t record_end(const std::vector<std::string_view>& lines, size_t line) {
   constexpr size_t kLinesMax = 100;
   size_t quotes = 0;
@@ -120,7 +120,8 @@ Document read_csv(std::string_view text) {
   while (i < lines.size() && is_blank(lines[i])) ++i;
   const size_t head = i;
   size_t first_end = i < lines.size() ? record_end(lines, i) : i;
-  // A header row is a record with a separator and without digits alone in a field's place: its first character is no digit.
+  // A header row is a record with a separator and without digits alone in a field's place: its first character is no
+  // digit.
   const bool has_head = i < lines.size() && first_end < lines.size() &&
                         lines[i].find_first_of(",;\t") != std::string_view::npos &&
                         std::isdigit(static_cast<unsigned char>(trim(lines[i]).front())) == 0;
@@ -140,7 +141,8 @@ Document read_csv(std::string_view text) {
     any = true;
     i = end;
   }
-  if (!any && has_head) out.blocks.push_back({BlockKind::kCode, 0, out.tables[0].head, number(head), number(first_end - 1), -1});
+  if (!any && has_head)
+    out.blocks.push_back({BlockKind::kCode, 0, out.tables[0].head, number(head), number(first_end - 1), -1});
   return out;
 }
 

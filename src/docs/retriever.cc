@@ -18,27 +18,28 @@ namespace {
 
 constexpr size_t kQuestionBytesMax = 8192;  // of a longer one the start is searched for
 constexpr size_t kTermsMax = 48;
-constexpr int64_t kCandidates = 300;        // from each text index; ranked here
-constexpr int64_t kCountMax = 50'000;       // a term in more chunks than this counts as being in this many
+constexpr int64_t kCandidates = 300;   // from each text index; ranked here
+constexpr int64_t kCountMax = 50'000;  // a term in more chunks than this counts as being in this many
 
 // BM25's usual constants (Robertson and Zaragoza 2009); the length term is weak because chunks are about equally long.
 constexpr double kK1 = 1.2, kB = 0.4;
-constexpr double kHeaderWeight = 2.0;       // a word in the header counts as this many in the body
+constexpr double kHeaderWeight = 2.0;  // a word in the header counts as this many in the body
 
 // Below this share of the question's telling words nothing is worth citing; the second holds when one of its words is
-// nowhere in the collection. Calibrated with tests/bench/retrieval_docqa: of 55 answerable questions the lowest has 0.40 with
-// all words present and 0.51 with one absent; of 8 unanswerable ones 7 fall below. Words are all this looks at: a question
-// about a thing that the documents name without answering it (Kafka in the NATS docs) passes, and the model has to say so.
+// nowhere in the collection. Set by tests/bench/retrieval_docqa (256 tokens, Qwen2's tokenizer) on the questions it
+// prints and on nothing else, so other documents may want other values: of 55 answerable questions the lowest had 0.39
+// and 0.51; of 8 unanswerable ones 6 fall below. Words are all this looks at: a question about things that the
+// documents name without answering it (Kafka in the NATS docs) passes, and the model has to say so.
 constexpr double kCoverageMin = 0.38, kCoverageMinIfAbsent = 0.505;
 
 struct Term {
   std::string text, stem;
-  std::string match;         // FTS5 expression
+  std::string match;  // FTS5 expression
   bool spaceless = false;
   std::vector<std::string> pairs;  // of a spaceless run
   double idf = 0;
-  double part = 1;           // less when only the beginning of the word was found anywhere
-  std::string prefix;        // that beginning
+  double part = 1;     // less when only the beginning of the word was found anywhere
+  std::string prefix;  // that beginning
 };
 
 std::string quoted(std::string_view word) {
@@ -47,7 +48,8 @@ std::string quoted(std::string_view word) {
   return out + "\"";
 }
 
-// Matches the word and its inflections: what it has in common with its stem, as a prefix, if that is long enough to tell.
+// Matches the word and its inflections: what it has in common with its stem, as a prefix, if that is long enough to
+// tell.
 std::string match_of(const std::string& text, const std::string& stem) {
   size_t n = 0;
   while (n < text.size() && n < stem.size() && text[n] == stem[n]) ++n;
@@ -73,7 +75,9 @@ class Retriever {
     gather();
     rank();
     if (ranked_.empty()) return nothing("none of the question's words is in the documents");
-    const double best = std::max_element(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.coverage < b.coverage; })->coverage;
+    const double best = std::max_element(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) {
+                          return a.coverage < b.coverage;
+                        })->coverage;
     char share[96];
     std::snprintf(share, sizeof share, "the best passage holds %.0f %% of the question's telling words", best * 100);
     if (best < kCoverageMin || (best < kCoverageMinIfAbsent && !absent_.empty())) {
@@ -100,7 +104,8 @@ class Retriever {
 
   void make_terms(const std::string& question) {
     std::vector<Word> words = words_of(question);
-    const bool only_stop_words = std::all_of(words.begin(), words.end(), [](const Word& w) { return is_stop_word(w.text); });
+    const bool only_stop_words =
+        std::all_of(words.begin(), words.end(), [](const Word& w) { return is_stop_word(w.text); });
     std::unordered_set<std::string> seen;
     for (Word& word : words) {
       if (terms_.size() == kTermsMax) break;
@@ -119,7 +124,8 @@ class Retriever {
   }
 
   int64_t count(const char* table, const std::string& match) {
-    Stmt q = db_.prepare("SELECT count(*) FROM (SELECT 1 FROM " + std::string(table) + " WHERE " + table + " MATCH ?1 LIMIT ?2)");
+    Stmt q = db_.prepare("SELECT count(*) FROM (SELECT 1 FROM " + std::string(table) + " WHERE " + table +
+                         " MATCH ?1 LIMIT ?2)");
     q.bind_text(1, match).bind(2, kCountMax);
     q.step();
     return q.integer(0);
@@ -130,10 +136,17 @@ class Retriever {
     q.step();
     n_chunks_ = static_cast<double>(q.integer(0));
     if (n_chunks_ == 0) return false;
-    const auto idf = [&](int64_t df) { return std::log(1 + (n_chunks_ - std::min(n_chunks_, static_cast<double>(df)) + 0.5) / (static_cast<double>(df) + 0.5)); };
+    // A small collection is taken as a sample of a larger one: in ten chunks a word that happens to be absent is no
+    // news.
+    n_chunks_ = std::max(n_chunks_, 200.0);
+    const auto idf = [&](int64_t df) {
+      const double n = static_cast<double>(df);
+      return std::log(1 + (n_chunks_ - std::min(n_chunks_, n) + 0.5) / (n + 0.5));
+    };
     for (Term& term : terms_) {
       if (term.spaceless) {
-        // A run is worth about as many words as it has pairs of characters, halved; each is taken as a fairly rare word.
+        // A run is worth about as many words as it has pairs of characters, halved; each is taken as a fairly rare
+        // word.
         term.idf = std::log(1 + n_chunks_) * 0.5 * std::max(1.0, static_cast<double>(term.pairs.size()) / 3);
         continue;
       }
@@ -146,7 +159,8 @@ class Retriever {
   }
 
   bool is_in_collection(const std::string& match) {
-    Stmt q = db_.prepare("SELECT 1 FROM chunk_words WHERE chunk_words MATCH ?2 AND " + collection_filter("chunk_words.rowid") + " LIMIT 1");
+    Stmt q = db_.prepare("SELECT 1 FROM chunk_words WHERE chunk_words MATCH ?2 AND " +
+                         collection_filter("chunk_words.rowid") + " LIMIT 1");
     q.bind(1, collection_id_).bind_text(2, match);
     return q.step();
   }
@@ -191,23 +205,27 @@ class Retriever {
     if (texts_.empty()) scan_for_short_runs();
   }
 
+  // CROSS JOIN keeps the order of the tables: from the chunk to its few sources, never through all of the collection's.
   std::string collection_filter(const std::string& rowid) const {
-    return "EXISTS (SELECT 1 FROM source_chunks p JOIN sources s ON s.id = p.source_id WHERE p.chunk_id = " + rowid + " AND s.collection_id = ?1)";
+    return "EXISTS (SELECT 1 FROM source_chunks p CROSS JOIN sources s ON s.id = p.source_id WHERE p.chunk_id = " +
+           rowid + " AND s.collection_id = ?1)";
   }
 
   void candidates(const std::string& table, const std::string& match) {
-    Stmt q = db_.prepare("SELECT rowid FROM " + table + " WHERE " + table + " MATCH ?2 AND " + collection_filter(table + ".rowid") +
-                         " ORDER BY bm25(" + table + ", 2.0, 1.0) LIMIT ?3");
+    Stmt q = db_.prepare("SELECT rowid FROM " + table + " WHERE " + table + " MATCH ?2 AND " +
+                         collection_filter(table + ".rowid") + " ORDER BY bm25(" + table + ", 2.0, 1.0) LIMIT ?3");
     q.bind(1, collection_id_).bind_text(2, match).bind(3, kCandidates);
     std::vector<int64_t> ids;
     while (q.step()) ids.push_back(q.integer(0));
     for (const int64_t id : ids) load(id);
   }
 
-  // One or two characters of a spaceless script are below what the trigram index can find: the texts are looked through.
+  // One or two characters of a spaceless script are below what the trigram index can find: the texts are looked
+  // through.
   void scan_for_short_runs() {
     for (const std::string& run : short_runs_) {
-      Stmt q = db_.prepare("SELECT id FROM chunks WHERE (instr(body, ?2) OR instr(header, ?2)) AND " + collection_filter("chunks.id") + " LIMIT ?3");
+      Stmt q = db_.prepare("SELECT id FROM chunks WHERE (instr(body, ?2) OR instr(header, ?2)) AND " +
+                           collection_filter("chunks.id") + " LIMIT ?3");
       q.bind(1, collection_id_).bind_text(2, run).bind(3, kCandidates);
       std::vector<int64_t> ids;
       while (q.step()) ids.push_back(q.integer(0));
@@ -218,9 +236,10 @@ class Retriever {
   void load(int64_t id) {
     if (!loaded_.insert(id).second) return;
     if (!load_) {
-      load_.emplace(db_.prepare(
-          "SELECT c.header, c.body, (SELECT p.source_id FROM source_chunks p JOIN sources s ON s.id = p.source_id WHERE p.chunk_id = c.id "
-          "AND s.collection_id = ?1 ORDER BY s.path LIMIT 1) FROM chunks c WHERE c.id = ?2"));
+      load_.emplace(
+          db_.prepare("SELECT c.header, c.body, (SELECT p.source_id FROM source_chunks p CROSS JOIN sources s ON s.id "
+                      "= p.source_id WHERE p.chunk_id = c.id "
+                      "AND s.collection_id = ?1 ORDER BY s.path LIMIT 1) FROM chunks c WHERE c.id = ?2"));
     }
     load_->bind(1, collection_id_).bind(2, id);
     if (load_->step()) texts_.push_back({id, load_->integer(2), load_->text(0), load_->text(1)});
@@ -241,7 +260,8 @@ class Retriever {
       ranked.text = i;
       if (ranked.score > 0) ranked_.push_back(ranked);
     }
-    std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
+    std::sort(ranked_.begin(), ranked_.end(),
+              [](const Ranked& a, const Ranked& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
   }
 
   struct Text {
@@ -290,7 +310,8 @@ class Retriever {
 
   static double share_of_pairs(const Term& term, const Text& text) {
     size_t found = 0;
-    for (const std::string& pair : term.pairs) found += text.body.find(pair) != std::string::npos || text.header.find(pair) != std::string::npos;
+    for (const std::string& pair : term.pairs)
+      found += text.body.find(pair) != std::string::npos || text.header.find(pair) != std::string::npos;
     return static_cast<double>(found) / static_cast<double>(std::max<size_t>(1, term.pairs.size()));
   }
 
@@ -307,7 +328,8 @@ class Retriever {
           best = std::min(best, other > a ? other - a : a - other);
         }
       }
-      if (best <= kNear) sum += std::min(terms_[t].idf, terms_[t + 1].idf) * 0.5 / static_cast<double>(std::max<size_t>(1, best));
+      if (best <= kNear)
+        sum += std::min(terms_[t].idf, terms_[t + 1].idf) * 0.5 / static_cast<double>(std::max<size_t>(1, best));
     }
     return sum;
   }
@@ -356,7 +378,8 @@ class Retriever {
       used[best] = true;
       const Ranked& pick = ranked_[best];
       std::vector<uint64_t> shingles = shingles_of(pick);
-      if (std::any_of(chosen.begin(), chosen.end(), [&](const auto& other) { return nearly_equal(other, shingles); })) continue;
+      if (std::any_of(chosen.begin(), chosen.end(), [&](const auto& other) { return nearly_equal(other, shingles); }))
+        continue;
       chosen.push_back(std::move(shingles));
       hits.push_back({pick.id, best_score, pick.coverage});
       auto [entry, fresh] = factor.emplace(pick.source, kSameSource);

@@ -11,8 +11,8 @@ namespace cento {
 
 struct Hit {
   int64_t chunk_id = 0;
-  double score = 0;      // higher is better; comparable within one answer only
-  double coverage = 0;   // share of the question's telling terms (by rarity weight) that the chunk holds, 0..1
+  double score = 0;     // higher is better; comparable within one answer only
+  double coverage = 0;  // share of the question's telling terms (by rarity weight) that the chunk holds, 0..1
 };
 
 struct Retrieved {

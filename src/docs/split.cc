@@ -12,8 +12,8 @@ bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t'; }
 bool ends_cjk_sentence(uint32_t c) { return c == 0x3002 || c == 0xff01 || c == 0xff1f || c == 0xff0e; }
 bool is_cjk_comma(uint32_t c) { return c == 0x3001 || c == 0xff0c || c == 0xff1b || c == 0xff1a; }
 
-// Position behind the sentence that starts at `from`: behind . ! ? (and closing quotes) with white space after it and no
-// small letter next, behind a full-width mark, or behind an empty line.
+// Position behind the sentence that starts at `from`: behind . ! ? (and closing quotes) with white space after it and
+// no small letter next, behind a full-width mark, or behind an empty line.
 size_t sentence_end(std::string_view s, size_t from) {
   for (size_t i = from; i < s.size();) {
     const size_t n = utf8_length(s, i);
@@ -26,7 +26,8 @@ size_t sentence_end(std::string_view s, size_t from) {
     if (c == '\n' && i < s.size() && s[i] == '\n') return i;
     if (c != '.' && c != '!' && c != '?') continue;
     size_t end = i;
-    while (end < s.size() && (s[end] == '"' || s[end] == '\'' || s[end] == ')' || s[end] == ']' || s[end] == '*')) ++end;
+    while (end < s.size() && (s[end] == '"' || s[end] == '\'' || s[end] == ')' || s[end] == ']' || s[end] == '*'))
+      ++end;
     if (end == s.size()) return end;
     if (!is_space(s[end])) continue;
     size_t next = end;
@@ -51,7 +52,8 @@ size_t word_end(std::string_view s, size_t from) {
 
 class Splitter {
  public:
-  Splitter(std::string_view text, size_t room, const CountTokens& count) : s_(text), room_(std::max<size_t>(room, 1)), count_(count) {}
+  Splitter(std::string_view text, size_t room, const CountTokens& count)
+      : s_(text), room_(std::max<size_t>(room, 1)), count_(count) {}
 
   std::vector<TextRange> split(SplitAt where) {
     keep_indent_ = where == SplitAt::kLines;
@@ -160,7 +162,9 @@ size_t middle_cut(std::string_view s) {
     return 0;
   };
   if (const size_t at = near([&](size_t i) { return i > 0 && s[i] == '\n'; })) return at;
-  if (const size_t at = near([&](size_t i) { return i > 1 && s[i] == ' ' && (s[i - 1] == '.' || s[i - 1] == '?' || s[i - 1] == '!'); })) return at;
+  if (const size_t at = near(
+          [&](size_t i) { return i > 1 && s[i] == ' ' && (s[i - 1] == '.' || s[i - 1] == '?' || s[i - 1] == '!'); }))
+    return at;
   if (const size_t at = near([&](size_t i) { return i > 0 && s[i] == ' '; })) return at;
   size_t at = utf8_floor(s, middle);
   if (at == 0 && !s.empty()) at = utf8_length(s, 0);

@@ -23,7 +23,8 @@ constexpr size_t kIgnoreFileBytesMax = 1 << 20;
 
 // What editors, systems and package managers leave behind, as patterns.
 constexpr const char* kLeftovers =
-    "*~\n.*.sw[a-z]\n*.swp\n*.swo\n\\#*\\#\n.\\#*\n~$*\n*.bak\n*.tmp\n*.orig\n*.rej\n*.part\n*.crdownload\n.DS_Store\nThumbs.db\ndesktop.ini\n"
+    "*~\n.*.sw[a-z]\n*.swp\n*.swo\n\\#*\\#\n.\\#*\n~$*\n*.bak\n*.tmp\n*.orig\n*.rej\n*.part\n*.crdownload\n.DS_"
+    "Store\nThumbs.db\ndesktop.ini\n"
     "__pycache__/\nnode_modules/\n*.pyc\n*.o\n";
 
 bool is_repository_data(std::string_view name) {
@@ -35,11 +36,12 @@ struct CloseFolder {
 };
 using FolderHandle = std::unique_ptr<DIR, CloseFolder>;
 
-// The ignore lists that hold in a folder: its own and, through `parent`, those above. The deepest that says something wins.
+// The ignore lists that hold in a folder: its own and, through `parent`, those above. The deepest that says something
+// wins.
 struct Scope {
   std::shared_ptr<const Scope> parent;
-  IgnoreList list;      // .gitignore, then .ignore
-  std::string prefix;   // absolute path of the folder with a '/' at the end
+  IgnoreList list;     // .gitignore, then .ignore
+  std::string prefix;  // absolute path of the folder with a '/' at the end
 
   bool ignores(std::string_view path, bool is_folder) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->parent.get()) {
@@ -125,7 +127,8 @@ class Walker {
         follow(link);
       }
     }
-    std::sort(found_.files.begin(), found_.files.end(), [](const FoundFile& a, const FoundFile& b) { return a.path < b.path; });
+    std::sort(found_.files.begin(), found_.files.end(),
+              [](const FoundFile& a, const FoundFile& b) { return a.path < b.path; });
     std::sort(found_.skipped.begin(), found_.skipped.end());
     return std::move(found_);
   }
@@ -153,18 +156,21 @@ class Walker {
       errno = 0;
       const dirent* entry = ::readdir(handle.get());
       if (entry == nullptr) break;
-      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
+      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
+        names.emplace_back(entry->d_name);
     }
     if (errno != 0) unreadable(folder.path, errno);
     // Folders are taken from the end of a stack: in falling order they come out in rising order.
     std::sort(names.begin(), names.end(), std::greater<>());
     const ScopePtr scope = options_.use_ignore_files ? scope_of(folder.path, folder.scope) : nullptr;
-    for (const std::string& name : names) entry(folder.path == "/" ? "/" + name : folder.path + "/" + name, name, scope);
+    for (const std::string& name : names)
+      entry(folder.path == "/" ? "/" + name : folder.path + "/" + name, name, scope);
   }
 
   // The folder itself, not one that a link in its place leads to since it was looked at.
   DIR* open_folder(const std::string& path) const {
-    const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | (options_.follow_links || path == root_ ? 0 : O_NOFOLLOW);
+    const int flags =
+        O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK | (options_.follow_links || path == root_ ? 0 : O_NOFOLLOW);
     FileHandle fd(::open(path.c_str(), flags));
     if (!fd.open()) return nullptr;
     DIR* folder = ::fdopendir(fd.get());
@@ -223,7 +229,9 @@ class Walker {
     return path;
   }
 
-  bool wanted(std::string_view path) const { return options_.include.empty() || options_.include.covers(below_root(path)); }
+  bool wanted(std::string_view path) const {
+    return options_.include.empty() || options_.include.covers(below_root(path));
+  }
 
   void skip(const std::string& path, std::string reason) { found_.skipped.emplace_back(path, std::move(reason)); }
 
@@ -248,7 +256,8 @@ Found walk(const std::string& root, const WalkOptions& options, const std::funct
 }
 
 FileStamp stamp_of(const struct ::stat& status) {
-  return {static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino), static_cast<uint64_t>(status.st_size),
+  return {static_cast<uint64_t>(status.st_dev), static_cast<uint64_t>(status.st_ino),
+          static_cast<uint64_t>(status.st_size),
           static_cast<int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 

@@ -13,7 +13,8 @@ namespace {
 // Base letters of U+00C0..U+017F, lower case; '.' where a letter has no other base and is only lowered.
 constexpr std::string_view kLatin1Base = "aaaaaa.ceeeeiiii.nooooo..uuuuy..aaaaaa.ceeeeiiii.nooooo..uuuuy.y";
 constexpr std::string_view kLatinABase =
-    "aaaaaaccccccccdd..eeeeeeeeeegggggggghh..iiiiiiiii...jjkk.llllll....nnnnnn...oooooo..rrrrrrsssssssstttt..uuuuuuuuuuuuwwyyyzzzzzz.";
+    "aaaaaaccccccccdd..eeeeeeeeeegggggggghh..iiiiiiiii...jjkk.llllll....nnnnnn...oooooo..rrrrrrsssssssstttt.."
+    "uuuuuuuuuuuuwwyyyzzzzzz.";
 static_assert(kLatin1Base.size() == 64 && kLatinABase.size() == 128);
 
 bool is_letter(uint32_t c) {
@@ -58,7 +59,9 @@ void append_folded(std::string& out, uint32_t c) {
   append_utf8(out, c);
 }
 
-bool ends_with(std::string_view s, std::string_view end) { return s.size() >= end.size() && s.substr(s.size() - end.size()) == end; }
+bool ends_with(std::string_view s, std::string_view end) {
+  return s.size() >= end.size() && s.substr(s.size() - end.size()) == end;
+}
 
 bool has_vowel(std::string_view s) { return s.find_first_of("aeiouy") != std::string_view::npos; }
 
@@ -90,19 +93,26 @@ std::vector<Word> words_of(std::string_view text) {
 }
 
 std::string stem_of(const std::string& word) {
-  if (word.size() < 4 || !std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; })) return word;
+  if (word.size() < 4 || !std::all_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; }))
+    return word;
   std::string s = word;
   // Plurals and the third person.
-  if (ends_with(s, "sses")) s.resize(s.size() - 2);
-  else if (ends_with(s, "ies") && s.size() > 4) s.replace(s.size() - 3, 3, "y");
-  else if (ends_with(s, "s") && !ends_with(s, "ss") && !ends_with(s, "us") && !ends_with(s, "is")) s.resize(s.size() - 1);
+  if (ends_with(s, "sses"))
+    s.resize(s.size() - 2);
+  else if (ends_with(s, "ies") && s.size() > 4)
+    s.replace(s.size() - 3, 3, "y");
+  else if (ends_with(s, "s") && !ends_with(s, "ss") && !ends_with(s, "us") && !ends_with(s, "is"))
+    s.resize(s.size() - 1);
   const auto strip = [&](std::string_view end, size_t keep) {
-    if (!ends_with(s, end) || s.size() < end.size() + keep || !has_vowel(std::string_view(s).substr(0, s.size() - end.size()))) return false;
+    if (!ends_with(s, end) || s.size() < end.size() + keep ||
+        !has_vowel(std::string_view(s).substr(0, s.size() - end.size())))
+      return false;
     s.resize(s.size() - end.size());
     return true;
   };
   const bool verbal = strip("ing", 3) || strip("ed", 3);
-  if (verbal && s.size() > 3 && s[s.size() - 1] == s[s.size() - 2] && std::string_view("lsz").find(s.back()) == std::string_view::npos) {
+  if (verbal && s.size() > 3 && s[s.size() - 1] == s[s.size() - 2] &&
+      std::string_view("lsz").find(s.back()) == std::string_view::npos) {
     s.resize(s.size() - 1);  // running, planned
   }
   if (!verbal) (void)(strip("ation", 4) || strip("ment", 4) || strip("ness", 4) || strip("ly", 4) || strip("ion", 4));
@@ -113,15 +123,20 @@ std::string stem_of(const std::string& word) {
 
 bool is_stop_word(const std::string& word) {
   static const std::unordered_set<std::string> kWords = {
-      "a", "about", "above", "according", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be", "because", "been",
-      "before", "being", "below", "between", "both", "but", "by", "can", "cannot", "could", "did", "didn", "do", "does", "doesn", "doing",
-      "don", "down", "during", "each", "few", "for", "from", "further", "get", "gets", "had", "happen", "happens", "has", "have", "having", "he", "her", "here",
-      "hers", "him", "his", "how", "i", "if", "in", "into", "is", "isn", "it", "its", "itself", "just", "ll", "may", "many", "me", "might", "more",
-      "most", "much", "must", "my", "need", "no", "nor", "not", "of", "off", "often", "on", "once", "only", "or", "other", "our", "ours", "out",
-      "over", "own", "please", "re", "s", "same", "say", "says", "shall", "she", "should", "so", "some", "such", "t", "tell", "than", "that", "the",
-      "their", "theirs", "them", "then", "there", "these", "they", "this", "those", "through", "to", "too", "under", "until", "up", "upon",
-      "us", "use", "used", "ve", "very", "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why",
-      "will", "with", "within", "without", "would", "you", "your", "yours"};
+      "a",       "about", "above",  "according", "after",  "again",   "all",     "also",   "am",     "an",      "and",
+      "any",     "are",   "aren",   "as",        "at",     "be",      "because", "been",   "before", "being",   "below",
+      "between", "both",  "but",    "by",        "can",    "cannot",  "could",   "did",    "didn",   "do",      "does",
+      "doesn",   "doing", "don",    "down",      "during", "each",    "few",     "for",    "from",   "further", "get",
+      "gets",    "had",   "happen", "happens",   "has",    "have",    "having",  "he",     "her",    "here",    "hers",
+      "him",     "his",   "how",    "i",         "if",     "in",      "into",    "is",     "isn",    "it",      "its",
+      "itself",  "just",  "ll",     "may",       "many",   "me",      "might",   "more",   "most",   "much",    "must",
+      "my",      "need",  "no",     "nor",       "not",    "of",      "off",     "often",  "on",     "once",    "only",
+      "or",      "other", "our",    "ours",      "out",    "over",    "own",     "please", "re",     "s",       "same",
+      "say",     "says",  "shall",  "she",       "should", "so",      "some",    "such",   "t",      "tell",    "than",
+      "that",    "the",   "their",  "theirs",    "them",   "then",    "there",   "these",  "they",   "this",    "those",
+      "through", "to",    "too",    "under",     "until",  "up",      "upon",    "us",     "use",    "used",    "ve",
+      "very",    "was",   "we",     "were",      "what",   "when",    "where",   "which",  "while",  "who",     "whom",
+      "whose",   "why",   "will",   "with",      "within", "without", "would",   "you",    "your",   "yours"};
   return kWords.count(word) != 0;
 }
 

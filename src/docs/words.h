@@ -8,12 +8,13 @@
 namespace cento {
 
 struct Word {
-  std::string text;   // lower case, accents off
-  std::string stem;   // of `text`
+  std::string text;        // lower case, accents off
+  std::string stem;        // of `text`
   bool spaceless = false;  // a run of a script without spaces between words
 };
 
-// Runs of letters, digits and marks; what is between them parts words. Han, kana, Thai and the like are runs of their own.
+// Runs of letters, digits and marks; what is between them parts words. Han, kana, Thai and the like are runs of their
+// own.
 std::vector<Word> words_of(std::string_view text);
 
 // Takes plural, -ing, -ed, -ly and the like off an English word of ASCII letters: for comparing, not for showing.

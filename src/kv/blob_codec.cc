@@ -169,38 +169,74 @@ Status parse_tables(std::span<const std::byte> bytes, BlobHeader& header, const 
 
 // ---- byte planes
 
-// Values are taken in groups of a fixed number: the compiler turns a loop of known length into vector instructions.
-constexpr size_t kGroup = 64;
+// Sixteen bytes at a time in the compiler's vector types, which become the instructions that every target has for this.
+using Bytes = uint8_t __attribute__((vector_size(16)));
+struct Pair {
+  Bytes first, second;
+};
 
-// planes[0] gets the most significant byte of each value.
-template <class Word>
-void split_planes(std::span<const std::byte> raw, const std::array<uint8_t*, 4>& planes) {
-  const size_t n = raw.size() / sizeof(Word);
-  std::array<Word, kGroup> group;
-  for (size_t start = 0; start < n; start += kGroup) {
-    const size_t n_here = std::min(kGroup, n - start);
-    std::memcpy(group.data(), raw.data() + start * sizeof(Word), n_here * sizeof(Word));
-    for (size_t p = 0; p < sizeof(Word); ++p) {
-      std::array<uint8_t, kGroup> bytes;
-      for (size_t i = 0; i < kGroup; ++i) bytes[i] = static_cast<uint8_t>(group[i] >> (8 * (sizeof(Word) - 1 - p)));
-      std::memcpy(planes[p] + start, bytes.data(), n_here);
-    }
+Bytes load(const void* from) {
+  Bytes bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return bytes;
+}
+
+void store(void* to, const Bytes& bytes) { std::memcpy(to, &bytes, sizeof bytes); }
+
+// a0 b0 a1 b1 ... a15 b15
+Pair interleave(const Bytes& a, const Bytes& b) {
+  return {__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+          __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+}
+
+// Its inverse.
+Pair separate(const Bytes& a, const Bytes& b) {
+  return {__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
+          __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
+}
+
+// planes[0] gets the most significant byte of each of n values of `width` bytes.
+void split_planes(const std::byte* raw, size_t n, size_t width, const std::array<uint8_t*, 4>& planes) {
+  size_t i = 0;
+  for (; width == 2 && i + 16 <= n; i += 16) {
+    const Pair p = separate(load(raw + 2 * i), load(raw + 2 * i + 16));
+    store(planes[1] + i, p.first);
+    store(planes[0] + i, p.second);
+  }
+  for (; width == 4 && i + 16 <= n; i += 16) {
+    const std::byte* at = raw + 4 * i;
+    const Pair low = separate(load(at), load(at + 16)), high = separate(load(at + 32), load(at + 48));
+    const Pair bytes02 = separate(low.first, high.first), bytes13 = separate(low.second, high.second);
+    store(planes[3] + i, bytes02.first);
+    store(planes[2] + i, bytes13.first);
+    store(planes[1] + i, bytes02.second);
+    store(planes[0] + i, bytes13.second);
+  }
+  for (; i < n; ++i) {
+    for (size_t p = 0; p < width; ++p) planes[p][i] = static_cast<uint8_t>(raw[width * i + width - 1 - p]);
   }
 }
 
-template <class Word>
-void join_planes(const std::array<const uint8_t*, 4>& planes, std::span<std::byte> raw) {
-  const size_t n = raw.size() / sizeof(Word);
-  std::array<Word, kGroup> group;
-  std::array<uint8_t, kGroup> bytes{};
-  for (size_t start = 0; start < n; start += kGroup) {
-    const size_t n_here = std::min(kGroup, n - start);
-    group.fill(0);
-    for (size_t p = 0; p < sizeof(Word); ++p) {
-      std::memcpy(bytes.data(), planes[p] + start, n_here);
-      for (size_t i = 0; i < kGroup; ++i) group[i] = static_cast<Word>(group[i] << 8 | bytes[i]);
-    }
-    std::memcpy(raw.data() + start * sizeof(Word), group.data(), n_here * sizeof(Word));
+// Its inverse.
+void join_planes(const std::array<const uint8_t*, 4>& planes, size_t n, size_t width, std::byte* raw) {
+  size_t i = 0;
+  for (; width == 2 && i + 16 <= n; i += 16) {
+    const Pair p = interleave(load(planes[1] + i), load(planes[0] + i));
+    store(raw + 2 * i, p.first);
+    store(raw + 2 * i + 16, p.second);
+  }
+  for (; width == 4 && i + 16 <= n; i += 16) {
+    std::byte* at = raw + 4 * i;
+    const Pair bytes02 = interleave(load(planes[3] + i), load(planes[1] + i));
+    const Pair bytes13 = interleave(load(planes[2] + i), load(planes[0] + i));
+    const Pair low = interleave(bytes02.first, bytes13.first), high = interleave(bytes02.second, bytes13.second);
+    store(at, low.first);
+    store(at + 16, low.second);
+    store(at + 32, high.first);
+    store(at + 48, high.second);
+  }
+  for (; i < n; ++i) {
+    for (size_t p = 0; p < width; ++p) raw[width * i + width - 1 - p] = static_cast<std::byte>(planes[p][i]);
   }
 }
 
@@ -241,7 +277,7 @@ void FrameCodec::encode(KvCodec codec, KvType type, std::span<const std::byte> r
   s.planes.resize(raw.size());
   std::array<uint8_t*, 4> planes{};
   for (size_t p = 0; p < width; ++p) planes[p] = s.planes.data() + p * n;
-  width == 2 ? split_planes<uint16_t>(raw, planes) : split_planes<uint32_t>(raw, planes);
+  split_planes(raw.data(), n, width, planes);
 
   const size_t lengths_at = out.size();
   out.resize(out.size() + 4 * width);
@@ -297,7 +333,7 @@ Status FrameCodec::decode(KvCodec codec, KvType type, std::span<const std::byte>
     planes[p] = into;
   }
   if (!rest.empty()) return error("frame has the wrong length");
-  width == 2 ? join_planes<uint16_t>(planes, raw) : join_planes<uint32_t>(planes, raw);
+  join_planes(planes, n, width, raw.data());
   return Status::done();
 }
 

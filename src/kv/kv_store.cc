@@ -177,6 +177,7 @@ void KvStore::set_aside(const Hash& key, const std::string& reason) {
 
 Status KvStore::remove(const Hash& key) {
   try {
+    require_writable();
     // Within a transaction, so that a put of the same key in another process cannot come in between.
     Transaction transaction(catalogue_->db());
     catalogue_->remove_kv(key);
@@ -218,8 +219,13 @@ Result<KvRow> KvStore::put(const KvIdentity& identity, const KvBlock& block, KvC
   }
 }
 
+// BEGIN IMMEDIATE on a read-only connection succeeds, so the transactions do not see to it.
+void KvStore::require_writable() const {
+  if (catalogue_->db().read_only()) throw Error{Code::kInput, "store cannot be written", catalogue_->dir()};
+}
+
 Status KvStore::write(const KvRow& row, std::span<const std::byte> bytes) {
-  if (catalogue_->db().read_only()) return Error{Code::kInput, "store cannot be written", catalogue_->dir()};
+  require_writable();
   const std::string path = path_of(row.key), folder = folder_of(path);
   if (!fs_->exists(folder)) {
     if (auto s = fs_->make_folders(folder); !s) return s;
@@ -264,6 +270,7 @@ void KvStore::discard(const Hash& key, const std::string& path) {
 // ---- keeping in order
 
 KvStore::Leftovers KvStore::gc() {
+  require_writable();
   Leftovers removed;
   const auto take_file = [&](const std::string& path) {
     const auto file = fs_->open_read(path);

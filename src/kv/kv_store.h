@@ -77,6 +77,7 @@ class KvStore {
   std::string why_not_stored(const BlobHeader& wanted);
   void touch(const Hash& key);
   void forget(const Hash& key);
+  void require_writable() const;
   Status write(const KvRow& row, std::span<const std::byte> bytes);
   void discard(const Hash& key, const std::string& path);
   void for_each_file(const std::function<void(const std::string& path, const std::string& name)>& visit);

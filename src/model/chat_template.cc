@@ -69,8 +69,8 @@ ChatTemplate ChatTemplate::recognise(const GgufFile& file, std::string_view over
   }
   const auto source = file.text("tokenizer.chat_template");
   if (!source || trim(*source).empty()) return of(TemplateKind::kNone);
-  return learn(*source, token_name(file, "tokenizer.ggml.bos_token_id"), token_name(file, "tokenizer.ggml.eos_token_id"),
-               file.file().path());
+  return learn(*source, token_name(file, "tokenizer.ggml.bos_token_id"),
+               token_name(file, "tokenizer.ggml.eos_token_id"), file.file().path());
 }
 
 ChatTemplate ChatTemplate::learn(std::string_view source, const std::string& bos, const std::string& eos,
@@ -104,16 +104,24 @@ ChatTemplate ChatTemplate::of(TemplateKind kind, std::string default_system) {
   const auto tails = [&](const std::string& text) { tail = {"", text, text, text}; };
   switch (kind) {
     case TemplateKind::kNone:
-    case TemplateKind::kOther: tails("\n"); break;
-    case TemplateKind::kChatMl: heads("<|im_start|>", "\n"), tails("<|im_end|>\n"); break;
+    case TemplateKind::kOther:
+      tails("\n");
+      break;
+    case TemplateKind::kChatMl:
+      heads("<|im_start|>", "\n"), tails("<|im_end|>\n");
+      break;
     case TemplateKind::kLlama3:
       heads("<|start_header_id|>", "<|end_header_id|>\n\n"), tails("<|eot_id|>"), trim = Trim::kBoth;
       break;
     case TemplateKind::kGemma:
       heads("<start_of_turn>", "\n", "model"), tails("<end_of_turn>\n"), trim = Trim::kBoth, system_in_user = true;
       break;
-    case TemplateKind::kPhi3: heads("<|", "|>\n"), tails("<|end|>\n"); break;
-    case TemplateKind::kZephyr: heads("<|", "|>\n"), tails("</s>\n"); break;
+    case TemplateKind::kPhi3:
+      heads("<|", "|>\n"), tails("<|end|>\n");
+      break;
+    case TemplateKind::kZephyr:
+      heads("<|", "|>\n"), tails("</s>\n");
+      break;
     case TemplateKind::kLlama2:
       head = {"", "[INST] <<SYS>>\n", "[INST] ", " "}, tail = {"", "\n<</SYS>>\n\n", " [/INST]", " </s>"};
       trim = Trim::kBoth, system_in_user = true;
@@ -180,8 +188,8 @@ std::vector<ChatTemplate::Turn> ChatTemplate::turns_of(const std::vector<Message
     if (message.role == "user") role = kUser;
     if (message.role == "assistant") role = kAssistant;
     if (role == kStart)
-      throw Error(Code::kUsage, "unknown role '" + printable(message.role) + "'", "message " + std::to_string(turns.size()),
-                  "roles are system, user and assistant");
+      throw Error(Code::kUsage, "unknown role '" + printable(message.role) + "'",
+                  "message " + std::to_string(turns.size()), "roles are system, user and assistant");
     if (role == kSystem && !turns.empty() && system_before_last_user_)
       throw Error(Code::kUsage, "the model's chat template takes a system turn at the start only", "",
                   "put the system text first");
@@ -189,7 +197,8 @@ std::vector<ChatTemplate::Turn> ChatTemplate::turns_of(const std::vector<Message
   }
   if (!turns.empty() && turns[0].role == kSystem && turns[0].content.empty()) {
     if (empty_system_ == EmptySystem::kRefused)
-      throw Error(Code::kUsage, "the model's chat template takes no empty system turn", "message 0", "leave the turn out");
+      throw Error(Code::kUsage, "the model's chat template takes no empty system turn", "message 0",
+                  "leave the turn out");
     if (empty_system_ == EmptySystem::kNoTurn) turns.erase(turns.begin());
   }
   if (turns.empty()) throw Error(Code::kUsage, "no messages", "", "give at least a user turn");
@@ -197,7 +206,8 @@ std::vector<ChatTemplate::Turn> ChatTemplate::turns_of(const std::vector<Message
   if (system_before_last_user_ && turns[0].role == kSystem) {
     const Turn system = turns[0];
     turns.erase(turns.begin());
-    if (!turns.empty() && turns.back().role == kUser) turns.insert(turns.end() - 1, system);  // else the template drops it
+    if (!turns.empty() && turns.back().role == kUser)
+      turns.insert(turns.end() - 1, system);  // else the template drops it
   }
   return turns;
 }
@@ -217,7 +227,8 @@ std::string ChatTemplate::content_of(const Turn& turn, Trim trim) const {
   static constexpr std::string_view kEnd = "</think>";
   const std::string_view content = trimmed(turn.content, trim);
   const size_t at = turn.cut_thinking ? content.rfind(kEnd) : std::string_view::npos;
-  return std::string(at == std::string_view::npos ? content : trimmed(content.substr(at + kEnd.size()), after_thinking_));
+  return std::string(at == std::string_view::npos ? content
+                                                  : trimmed(content.substr(at + kEnd.size()), after_thinking_));
 }
 
 std::vector<TemplatePart> ChatTemplate::render(const std::vector<Message>& messages, bool generation_prompt) const {
@@ -253,9 +264,11 @@ std::string ChatTemplate::text(const std::vector<TemplatePart>& parts) {
   return out;
 }
 
-// Text between two special tokens is tokenised in one go, template and content together, as a model saw it in training: in
+// Text between two special tokens is tokenised in one go, template and content together, as a model saw it in training:
+// in
 // "[INST] Hi" the space belongs to the word. Only template parts are searched for special tokens.
-std::vector<int32_t> ChatTemplate::encode(const std::vector<TemplatePart>& parts, const Tokenizer& tokenizer, bool with_bos) {
+std::vector<int32_t> ChatTemplate::encode(const std::vector<TemplatePart>& parts, const Tokenizer& tokenizer,
+                                          bool with_bos) {
   std::vector<int32_t> ids;
   std::string plain;
   bool at_prefix = with_bos;  // where a dummy prefix belongs: at the start of a sequence and behind a special token

@@ -1,8 +1,9 @@
 // Chat templates: which of the known families a file's template belongs to, and how turns become text and token ids.
 //
-// A file's template is a program. cento runs it once, on short conversations of its own, and learns from these the text that
-// stands before, between and behind turns; what it learned must then give the same text as the template on longer ones. So a
-// variant of a family is rendered as its file says, and a template that does more than put text around turns is refused.
+// A file's template is a program. cento runs it once, on short conversations of its own, and learns from these the text
+// that stands before, between and behind turns; what it learned must then give the same text as the template on longer
+// ones. So a variant of a family is rendered as its file says, and a template that does more than put text around turns
+// is refused.
 #pragma once
 
 #include <array>
@@ -33,8 +34,8 @@ struct TemplatePart {
 
 class ChatTemplate {
  public:
-  // Recognised from the file's tokenizer.chat_template by its marks; `override_name` ("chatml", "llama3", "none", ...) wins.
-  // Throws Error(kInput) for a template that cannot be followed: the hint names --chat-template and the families.
+  // Recognised from the file's tokenizer.chat_template by its marks; `override_name` ("chatml", "llama3", "none", ...)
+  // wins. Throws Error(kInput) for a template that cannot be followed: the hint names --chat-template and the families.
   // Throws Error(kUsage) for an override of an unknown name.
   // A file without a template (base model) is kNone: turns are joined as plain text.
   static ChatTemplate recognise(const GgufFile& file, std::string_view override_name = {});
@@ -47,23 +48,26 @@ class ChatTemplate {
 
   TemplateKind kind() const { return kind_; }
   const char* name() const;
-  const std::string& default_system() const { return default_system_; }  // put first when no system turn is given; often ""
+  const std::string& default_system() const {
+    return default_system_;
+  }  // put first when no system turn is given; often ""
 
-  // The whole conversation; `generation_prompt` adds the head of the assistant's turn. Adds the file's default system text
-  // where the template does so. A template that knows no system turn (it refuses one or drops its text) gets the system text
-  // in front of the first user turn.
-  // Thinking of earlier answers ("<think>...</think>") is left out where the template leaves it out.
-  // Throws Error(kUsage) for an order of roles that the template refuses, and for no messages.
+  // The whole conversation; `generation_prompt` adds the head of the assistant's turn. Adds the file's default system
+  // text where the template does so. A template that knows no system turn (it refuses one or drops its text) gets the
+  // system text in front of the first user turn. Thinking of earlier answers ("<think>...</think>") is left out where
+  // the template leaves it out. Throws Error(kUsage) for an order of roles that the template refuses, and for no
+  // messages.
   std::vector<TemplatePart> render(const std::vector<Message>& messages, bool generation_prompt) const;
   static std::string text(const std::vector<TemplatePart>& parts);
 
-  // Ids of rendered parts: BOS first if the tokenizer says so and the template does not write it itself. `with_bos` false:
-  // the parts continue a prompt, so neither BOS nor a SentencePiece dummy prefix is put before them.
-  static std::vector<int32_t> encode(const std::vector<TemplatePart>& parts, const Tokenizer& tokenizer, bool with_bos = true);
+  // Ids of rendered parts: BOS first if the tokenizer says so and the template does not write it itself. `with_bos`
+  // false: the parts continue a prompt, so neither BOS nor a SentencePiece dummy prefix is put before them.
+  static std::vector<int32_t> encode(const std::vector<TemplatePart>& parts, const Tokenizer& tokenizer,
+                                     bool with_bos = true);
 
   // Text before and after the user's content of a single-question prompt: [head(system)] user content [tail]. An empty
-  // `system` is no system turn. If trims_user() is true render() takes white space off the content's ends; a caller that
-  // puts content into a frame does the same.
+  // `system` is no system turn. If trims_user() is true render() takes white space off the content's ends; a caller
+  // that puts content into a frame does the same.
   struct Frame {
     std::vector<TemplatePart> head, tail;
   };
@@ -97,9 +101,9 @@ class ChatTemplate {
 
   TemplateKind kind_ = TemplateKind::kNone;
   std::string default_system_;
-  std::array<std::array<std::optional<Join>, 4>, 4> joins_;           // [previous role][role]; nullopt: refused
-  std::array<std::array<std::optional<std::string>, 2>, 4> ends_;     // [last role][generation prompt]
-  bool system_before_last_user_ = false;                              // Mistral's later templates
+  std::array<std::array<std::optional<Join>, 4>, 4> joins_;        // [previous role][role]; nullopt: refused
+  std::array<std::array<std::optional<std::string>, 2>, 4> ends_;  // [last role][generation prompt]
+  bool system_before_last_user_ = false;                           // Mistral's later templates
   EmptySystem empty_system_ = EmptySystem::kTurn;
   Thinking thinking_ = Thinking::kKept;
   Trim after_thinking_ = Trim::kNothing;

@@ -1,7 +1,8 @@
-// The part of the Jinja template language that chat templates of model files are written in. cento runs a file's template only
-// on a few short conversations of its own making, to learn the text that stands around the turns (chat_template.cc); so there
-// are no tools, documents or dates here: a template that needs one of these fails, which is an answer, too.
-// Source: Jinja 3.1 documentation, with the settings of the models' own libraries (trim_blocks, lstrip_blocks).
+// The part of the Jinja template language that chat templates of model files are written in. cento runs a file's
+// template only on a few short conversations of its own making, to learn the text that stands around the turns
+// (chat_template.cc); so there are no tools, documents or dates here: a template that needs one of these fails, which
+// is an answer, too. Source: Jinja 3.1 documentation, with the settings of the models' own libraries (trim_blocks,
+// lstrip_blocks).
 #pragma once
 
 #include <cstddef>

@@ -12,7 +12,18 @@ constexpr int kDepthMax = 400;             // nested calls of the parser; a pair
 constexpr int kHeightMax = 250;            // levels of an expression's tree, which is walked and freed recursively
 
 struct Token {
-  enum class Kind { kText, kVariableBegin, kVariableEnd, kBlockBegin, kBlockEnd, kName, kString, kInteger, kOperator, kEnd };
+  enum class Kind {
+    kText,
+    kVariableBegin,
+    kVariableEnd,
+    kBlockBegin,
+    kBlockEnd,
+    kName,
+    kString,
+    kInteger,
+    kOperator,
+    kEnd
+  };
   Kind kind;
   std::string text;
 };
@@ -63,7 +74,7 @@ class Lexer {
     if (open < source_.size() && sign == '-') {
       while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     } else if (open < source_.size() && source_[open + 1] != '{' && sign != '+') {  // lstrip_blocks
-      const size_t line = text.rfind('\n') + 1;  // 0 if the text has no line end
+      const size_t line = text.rfind('\n') + 1;                                     // 0 if the text has no line end
       const bool whole_line = line > 0 || pos_ == 0 || source_[pos_ - 1] == '\n';
       if (whole_line && std::all_of(text.begin() + static_cast<ptrdiff_t>(line), text.end(), is_space))
         text = text.substr(0, line);
@@ -371,8 +382,13 @@ class Parser {
 
   // Operators by binding, weakest first; "not" stands between "and" and the comparisons.
   NodePtr binary(size_t level) {
-    static const std::vector<std::vector<std::string>> levels = {
-        {"or"}, {"and"}, {"not"}, {"==", "!=", "<", ">", "<=", ">=", "in", "not in"}, {"+", "-"}, {"~"}, {"*", "/", "//", "%"}};
+    static const std::vector<std::vector<std::string>> levels = {{"or"},
+                                                                 {"and"},
+                                                                 {"not"},
+                                                                 {"==", "!=", "<", ">", "<=", ">=", "in", "not in"},
+                                                                 {"+", "-"},
+                                                                 {"~"},
+                                                                 {"*", "/", "//", "%"}};
     if (level == levels.size()) return unary();
     const Deeper deeper(depth_);
     if (levels[level][0] == "not") {
@@ -436,7 +452,8 @@ class Parser {
     }
     want_operator("]");
     if (slice)
-      return make_with(Node::Kind::kSlice, "", std::move(object), std::move(parts[0]), std::move(parts[1]), std::move(parts[2]));
+      return make_with(Node::Kind::kSlice, "", std::move(object), std::move(parts[0]), std::move(parts[1]),
+                       std::move(parts[2]));
     if (!parts[0]) throw Failure{"an empty index"};
     return make_with(Node::Kind::kItem, "", std::move(object), std::move(parts[0]));
   }

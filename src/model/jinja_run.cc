@@ -12,12 +12,12 @@ namespace cento {
 namespace jinja {
 namespace {
 
-constexpr int kStepsMax = 200'000;             // nodes evaluated; the largest template in use takes 2,000
-constexpr int kDepthMax = 400;                 // nested calls of the interpreter, macros included
-constexpr size_t kBytesMax = 64 * 1024 * 1024; // of all values ever made
-constexpr size_t kNamespacesMax = 64;          // these can be changed, so values inside of values without end
-constexpr int kNestingMax = 32;                // lists inside of lists
-constexpr size_t kTextMax = 1024 * 1024;       // bytes of any text
+constexpr int kStepsMax = 200'000;              // nodes evaluated; the largest template in use takes 2,000
+constexpr int kDepthMax = 400;                  // nested calls of the interpreter, macros included
+constexpr size_t kBytesMax = 64 * 1024 * 1024;  // of all values ever made
+constexpr size_t kNamespacesMax = 64;           // these can be changed, so values inside of values without end
+constexpr int kNestingMax = 32;                 // lists inside of lists
+constexpr size_t kTextMax = 1024 * 1024;        // bytes of any text
 constexpr size_t kListMax = 10'000;
 
 struct Value;
@@ -77,13 +77,19 @@ using VK = Value::Kind;
 bool truth(const Value& v) {
   switch (v.kind) {
     case VK::kUndefined:
-    case VK::kNone: return false;
+    case VK::kNone:
+      return false;
     case VK::kBool:
-    case VK::kInteger: return v.number != 0;
-    case VK::kText: return !v.text.empty();
-    case VK::kList: return !v.list->empty();
-    case VK::kDict: return !v.dict->empty();
-    case VK::kMacro: return true;
+    case VK::kInteger:
+      return v.number != 0;
+    case VK::kText:
+      return !v.text.empty();
+    case VK::kList:
+      return !v.list->empty();
+    case VK::kDict:
+      return !v.dict->empty();
+    case VK::kMacro:
+      return true;
   }
   return false;
 }
@@ -116,9 +122,15 @@ bool equal(const Value& a, const Value& b, int depth = 0) {
 void append_json(std::string& out, const Value& v, int depth = 0) {
   if (depth > 20) throw Failure{"values are nested too deeply"};
   switch (v.kind) {
-    case VK::kNone: out += "null"; return;
-    case VK::kBool: out += v.number ? "true" : "false"; return;
-    case VK::kInteger: out += std::to_string(v.number); return;
+    case VK::kNone:
+      out += "null";
+      return;
+    case VK::kBool:
+      out += v.number ? "true" : "false";
+      return;
+    case VK::kInteger:
+      out += std::to_string(v.number);
+      return;
     case VK::kText:
       out += '"';
       for (const char c : v.text) {
@@ -150,18 +162,25 @@ void append_json(std::string& out, const Value& v, int depth = 0) {
       }
       out += '}';
       return;
-    default: throw Failure{"a value has no JSON"};
+    default:
+      throw Failure{"a value has no JSON"};
   }
 }
 
 std::string shown(const Value& v) {  // as {{ v }} prints it
   switch (v.kind) {
-    case VK::kUndefined: return "";
-    case VK::kNone: return "None";
-    case VK::kBool: return v.number ? "True" : "False";
-    case VK::kInteger: return std::to_string(v.number);
-    case VK::kText: return v.text;
-    default: throw Failure{"a list, dict or macro is printed"};
+    case VK::kUndefined:
+      return "";
+    case VK::kNone:
+      return "None";
+    case VK::kBool:
+      return v.number ? "True" : "False";
+    case VK::kInteger:
+      return std::to_string(v.number);
+    case VK::kText:
+      return v.text;
+    default:
+      throw Failure{"a list, dict or macro is printed"};
   }
 }
 
@@ -198,7 +217,7 @@ std::string mapped(std::string text, char first, char last, int shift) {
 }
 
 struct Arguments {
-  List values;                          // positional
+  List values;  // positional
   std::map<std::string, Value> named;
   const Value* get(size_t i, const char* name) const {
     if (i < values.size()) return &values[i];
@@ -214,10 +233,12 @@ struct Arguments {
 
 class Runner {
  public:
-  Runner(const JinjaTemplate::Input& input, std::set<std::string>& looked_for) : input_(input), looked_for_(looked_for) {
+  Runner(const JinjaTemplate::Input& input, std::set<std::string>& looked_for)
+      : input_(input), looked_for_(looked_for) {
     List messages;
     for (const auto& turn : input.messages)
-      messages.push_back(Value::of_dict({{"role", Value::string(turn.role)}, {"content", Value::string(turn.content)}}));
+      messages.push_back(
+          Value::of_dict({{"role", Value::string(turn.role)}, {"content", Value::string(turn.content)}}));
     scopes_.resize(1);
     scopes_[0] = {{"messages", Value::of_list(std::move(messages))},
                   {"add_generation_prompt", Value::boolean(input.add_generation_prompt)},
@@ -261,21 +282,34 @@ class Runner {
         for (const NodePtr& kid : node.kids)
           if (const Flow flow = execute(*kid); flow != Flow::kOn) return flow;
         return Flow::kOn;
-      case Node::Kind::kText: print(node.text); return Flow::kOn;
-      case Node::Kind::kPrint: print(shown(value(*node.kids[0]))); return Flow::kOn;
-      case Node::Kind::kIf: return execute_if(node);
-      case Node::Kind::kFor: return execute_for(node);
-      case Node::Kind::kSet: assign(node, value(*node.kids[0])); return Flow::kOn;
-      case Node::Kind::kSetBlock: assign(node, Value::string(captured(*node.kids[0]))); return Flow::kOn;
+      case Node::Kind::kText:
+        print(node.text);
+        return Flow::kOn;
+      case Node::Kind::kPrint:
+        print(shown(value(*node.kids[0])));
+        return Flow::kOn;
+      case Node::Kind::kIf:
+        return execute_if(node);
+      case Node::Kind::kFor:
+        return execute_for(node);
+      case Node::Kind::kSet:
+        assign(node, value(*node.kids[0]));
+        return Flow::kOn;
+      case Node::Kind::kSetBlock:
+        assign(node, Value::string(captured(*node.kids[0])));
+        return Flow::kOn;
       case Node::Kind::kMacro: {
         Value macro = Value::of(VK::kMacro);
         macro.macro = &node;
         scopes_.back()[node.text] = macro;
         return Flow::kOn;
       }
-      case Node::Kind::kBreak: return Flow::kBreak;
-      case Node::Kind::kContinue: return Flow::kContinue;
-      default: throw Failure{"an expression stands where a statement should"};
+      case Node::Kind::kBreak:
+        return Flow::kBreak;
+      case Node::Kind::kContinue:
+        return Flow::kContinue;
+      default:
+        throw Failure{"an expression stands where a statement should"};
     }
   }
 
@@ -303,9 +337,9 @@ class Runner {
     for (int64_t i = 0; i < n; ++i) {
       scopes_.emplace_back();
       unpack(node, items[static_cast<size_t>(i)]);
-      Dict loop = {{"index", Value::integer(i + 1)},     {"index0", Value::integer(i)},
-                   {"revindex", Value::integer(n - i)},  {"revindex0", Value::integer(n - i - 1)},
-                   {"first", Value::boolean(i == 0)},    {"last", Value::boolean(i == n - 1)},
+      Dict loop = {{"index", Value::integer(i + 1)},    {"index0", Value::integer(i)},
+                   {"revindex", Value::integer(n - i)}, {"revindex0", Value::integer(n - i - 1)},
+                   {"first", Value::boolean(i == 0)},   {"last", Value::boolean(i == n - 1)},
                    {"length", Value::integer(n)}};
       if (i > 0) loop.emplace_back("previtem", items[static_cast<size_t>(i - 1)]);
       if (i + 1 < n) loop.emplace_back("nextitem", items[static_cast<size_t>(i + 1)]);
@@ -322,14 +356,16 @@ class Runner {
       scopes_.back()[node.names[0]] = item;
       return;
     }
-    if (!item.is(VK::kList) || item.list->size() != node.names.size()) throw Failure{"values and names differ in number"};
+    if (!item.is(VK::kList) || item.list->size() != node.names.size())
+      throw Failure{"values and names differ in number"};
     for (size_t i = 0; i < node.names.size(); ++i) scopes_.back()[node.names[i]] = (*item.list)[i];
   }
 
   void assign(const Node& node, const Value& v) {
     if (node.text.empty()) return unpack(node, v);
     Value* target = find(node.names[0]);
-    if (!target || std::find(namespaces_.begin(), namespaces_.end(), target->dict) == namespaces_.end() || !target->dict)
+    if (!target || std::find(namespaces_.begin(), namespaces_.end(), target->dict) == namespaces_.end() ||
+        !target->dict)
       throw Failure{"'" + node.names[0] + "' is no namespace"};
     if (target->dict->size() > kListMax) throw Failure{"a namespace grows too large"};
     for (auto& [name, old] : *target->dict)
@@ -362,9 +398,12 @@ class Runner {
 
   Value evaluated(const Node& node) {
     switch (node.kind) {
-      case Node::Kind::kLiteral: return Value::string(node.text);
-      case Node::Kind::kInteger: return Value::integer(node.number);
-      case Node::Kind::kName: return named(node.text);
+      case Node::Kind::kLiteral:
+        return Value::string(node.text);
+      case Node::Kind::kInteger:
+        return Value::integer(node.number);
+      case Node::Kind::kName:
+        return named(node.text);
       case Node::Kind::kList: {
         List items;
         for (const NodePtr& kid : node.kids) items.push_back(value(*kid));
@@ -372,29 +411,38 @@ class Runner {
       }
       case Node::Kind::kDict: {
         Dict items;
-        for (size_t i = 0; i < node.kids.size(); i += 2) items.emplace_back(shown(value(*node.kids[i])), value(*node.kids[i + 1]));
+        for (size_t i = 0; i < node.kids.size(); i += 2)
+          items.emplace_back(shown(value(*node.kids[i])), value(*node.kids[i + 1]));
         return Value::of_dict(std::move(items));
       }
-      case Node::Kind::kAttribute: return attribute(value(*node.kids[0]), node.text);
-      case Node::Kind::kItem: return item(value(*node.kids[0]), value(*node.kids[1]));
-      case Node::Kind::kSlice: return slice(node);
-      case Node::Kind::kCall: return call(node);
+      case Node::Kind::kAttribute:
+        return attribute(value(*node.kids[0]), node.text);
+      case Node::Kind::kItem:
+        return item(value(*node.kids[0]), value(*node.kids[1]));
+      case Node::Kind::kSlice:
+        return slice(node);
+      case Node::Kind::kCall:
+        return call(node);
       case Node::Kind::kFilter: {
         const Value v = value(*node.kids[0]);
         return filter(node.text, v, arguments(node));
       }
-      case Node::Kind::kTest: return Value::boolean(test(node));
-      case Node::Kind::kNot: return Value::boolean(!truth(value(*node.kids[0])));
+      case Node::Kind::kTest:
+        return Value::boolean(test(node));
+      case Node::Kind::kNot:
+        return Value::boolean(!truth(value(*node.kids[0])));
       case Node::Kind::kNegate: {
         const Value v = value(*node.kids[0]);
         if (!v.is_number()) throw Failure{"something that is no number is negated"};
         return Value::integer(-v.number);
       }
-      case Node::Kind::kBinary: return binary(node);
+      case Node::Kind::kBinary:
+        return binary(node);
       case Node::Kind::kCondition:
         if (truth(value(*node.kids[1]))) return value(*node.kids[0]);
         return node.kids[2] ? value(*node.kids[2]) : Value();
-      default: throw Failure{"a statement stands where an expression should"};
+      default:
+        throw Failure{"a statement stands where an expression should"};
     }
   }
 
@@ -443,7 +491,9 @@ class Runner {
     const int64_t step_size = bound(3, 1);
     if (step_size != 1 && step_size != -1) throw Failure{"a slice with another step than 1 or -1"};
     const bool back = step_size < 0;
-    const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, back ? -1 : 0, back ? n - 1 : n); };
+    const auto place = [&](int64_t i) {
+      return std::clamp<int64_t>(i < 0 ? i + n : i, back ? -1 : 0, back ? n - 1 : n);
+    };
     const int64_t from = node.kids[1] ? place(bound(1, 0)) : back ? n - 1 : 0;
     const int64_t to = node.kids[2] ? place(bound(2, 0)) : back ? -1 : n;
     Value out = object.is(VK::kText) ? Value::string("") : Value::of_list({});
@@ -526,9 +576,11 @@ class Runner {
       if (n < 1 || n > 3) throw Failure{"a range of something that is no number"};
       const int64_t from = n == 1 ? 0 : number(0), to = number(n == 1 ? 0 : 1), by = n == 3 ? number(2) : 1;
       constexpr int64_t kLimit = int64_t{1} << 30;
-      if (by == 0 || std::max({from, to, by}) > kLimit || std::min({from, to, by}) < -kLimit) throw Failure{"a bad range"};
+      if (by == 0 || std::max({from, to, by}) > kLimit || std::min({from, to, by}) < -kLimit)
+        throw Failure{"a bad range"};
       List items;
-      for (int64_t i = from; (by > 0 ? i < to : i > to) && items.size() <= kListMax; i += by) items.push_back(Value::integer(i));
+      for (int64_t i = from; (by > 0 ? i < to : i > to) && items.size() <= kListMax; i += by)
+        items.push_back(Value::integer(i));
       return Value::of_list(std::move(items));
     }
     throw Failure{"the function '" + name + "' is not supported"};
@@ -552,7 +604,8 @@ class Runner {
       const std::string part = args.text(0, "prefix");
       look_for(text, part);
       const bool fits = text.size() >= part.size();
-      return Value::boolean(fits && text.compare(name == "startswith" ? 0 : text.size() - part.size(), part.size(), part) == 0);
+      return Value::boolean(fits &&
+                            text.compare(name == "startswith" ? 0 : text.size() - part.size(), part.size(), part) == 0);
     }
     if (name == "split") {
       const std::string by = args.text(0, "sep");
@@ -598,7 +651,8 @@ class Runner {
       if (name == "keys") out.push_back(Value::string(key));
       if (name == "values") out.push_back(v);
     }
-    if (name != "items" && name != "keys" && name != "values") throw Failure{"the method '" + name + "' is not supported"};
+    if (name != "items" && name != "keys" && name != "values")
+      throw Failure{"the method '" + name + "' is not supported"};
     return Value::of_list(std::move(out));
   }
 
@@ -621,7 +675,8 @@ class Runner {
     }
     if (name == "length" || name == "count") {
       if (v.is(VK::kText)) return Value::integer(static_cast<int64_t>(count_chars(v.text)));
-      return Value::integer(v.is(VK::kDict) ? static_cast<int64_t>(v.dict->size()) : static_cast<int64_t>(items_of(v).size()));
+      return Value::integer(v.is(VK::kDict) ? static_cast<int64_t>(v.dict->size())
+                                            : static_cast<int64_t>(items_of(v).size()));
     }
     if (name == "tojson") {
       std::string out;
@@ -629,7 +684,8 @@ class Runner {
       return Value::string(std::move(out));
     }
     if (name == "list") return Value::of_list(items_of(v));
-    if (name == "items") return dict_method(v.is(VK::kDict) ? v : throw Failure{"something that is no dict has items"}, "items", args);
+    if (name == "items")
+      return dict_method(v.is(VK::kDict) ? v : throw Failure{"something that is no dict has items"}, "items", args);
     if (name == "first" || name == "last") {
       const List items = items_of(v);
       return items.empty() ? Value() : name == "first" ? items.front() : items.back();
@@ -685,7 +741,8 @@ class Runner {
     if (name == "false") return v.is(VK::kBool) && !v.number;
     if (name == "callable") return v.is(VK::kMacro);
     if ((name == "odd" || name == "even") && v.is_number()) return (v.number % 2 != 0) == (name == "odd");
-    if ((name == "equalto" || name == "eq" || name == "sameas") && args.values.size() == 1) return equal(v, args.values[0]);
+    if ((name == "equalto" || name == "eq" || name == "sameas") && args.values.size() == 1)
+      return equal(v, args.values[0]);
     if (name == "in" && args.values.size() == 1) return contains(args.values[0], v);
     throw Failure{"the test '" + name + "' is not supported"};
   }

@@ -24,11 +24,12 @@ using MatchData = std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data_fr
 using MatchContext = std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context_free>>;
 using JitStack = std::unique_ptr<pcre2_jit_stack, FreeWith<pcre2_jit_stack_free>>;
 
-// Unicode's White_Space, as Rust's and Python's \s have it; PCRE2's \s takes U+180E as well, which is none since Unicode 6.3.
+// Unicode's White_Space, as Rust's and Python's \s have it; PCRE2's \s takes U+180E as well, which is none since
+// Unicode 6.3.
 #define WS R"(\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
 
-// Patterns: the models' own tokenizer.json, in the form in which llama.cpp applies them: one after the other, each to the
-// pieces the one before it left (matches and what lies between them alike).
+// Patterns: the models' own tokenizer.json, in the form in which llama.cpp applies them: one after the other, each to
+// the pieces the one before it left (matches and what lies between them alike).
 constexpr const char* kGpt2 =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|[" WS "]+(?![^" WS "])|[" WS "]+";
 constexpr const char* kQwen2 =
@@ -53,14 +54,25 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = [] {
     const std::vector<const char*> gpt2 = {kGpt2}, smollm = {kDigit, kGpt2}, qwen2 = {kQwen2}, llama3 = {kLlama3};
     return std::vector<Kind>{
-        {"gpt-2", gpt2, false, false},      {"smollm", smollm, false, false},    {"qwen2", qwen2, false, false},
-        {"llama-bpe", llama3, true, true},  {"llama3", llama3, true, true},      {"llama-v3", llama3, true, true},
+        {"gpt-2", gpt2, false, false},
+        {"smollm", smollm, false, false},
+        {"qwen2", qwen2, false, false},
+        {"llama-bpe", llama3, true, true},
+        {"llama3", llama3, true, true},
+        {"llama-v3", llama3, true, true},
         {"deepseek-coder", {kDeepseekLine, kDeepseekLetters, kDeepseekMarks, kDeepseekHan, kDigit}, false, false},
         // Other names for the same patterns.
-        {"phi-2", gpt2, false, false},      {"olmo", gpt2, false, false},        {"mpt", gpt2, false, false},
-        {"starcoder", smollm, false, false}, {"refact", smollm, false, false},   {"command-r", smollm, false, false},
-        {"stablelm2", qwen2, false, false}, {"deepseek-r1-qwen", qwen2, false, false},
-        {"falcon3", llama3, true, true},    {"pixtral", llama3, true, true},     {"lfm2", llama3, true, true},
+        {"phi-2", gpt2, false, false},
+        {"olmo", gpt2, false, false},
+        {"mpt", gpt2, false, false},
+        {"starcoder", smollm, false, false},
+        {"refact", smollm, false, false},
+        {"command-r", smollm, false, false},
+        {"stablelm2", qwen2, false, false},
+        {"deepseek-r1-qwen", qwen2, false, false},
+        {"falcon3", llama3, true, true},
+        {"pixtral", llama3, true, true},
+        {"lfm2", llama3, true, true},
     };
   }();
   return all;
@@ -114,8 +126,8 @@ class Splitter {
         context_(pcre2_match_context_create(nullptr)),
         stack_(pcre2_jit_stack_create(32 * 1024, 1024 * 1024, nullptr)) {
     if (!data_ || !context_ || !stack_) throw Error(Code::kResource, "out of memory while splitting text into words");
-    // The patterns repeat single characters only, so backtracking is bounded by the length of a match; the limits are there so
-    // that a mistake in a pattern shows as a coarse word, never as a hang or a full stack.
+    // The patterns repeat single characters only, so backtracking is bounded by the length of a match; the limits are
+    // there so that a mistake in a pattern shows as a coarse word, never as a hang or a full stack.
     pcre2_set_match_limit(context_.get(), 100'000'000);
     pcre2_set_heap_limit(context_.get(), 64 * 1024);  // KiB
     pcre2_jit_stack_assign(context_.get(), nullptr, stack_.get());
@@ -132,7 +144,7 @@ class Splitter {
       const int rc = pcre2_match(codes_[stage].get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done,
                                  PCRE2_NO_UTF_CHECK, data_.get(), context_.get());
       const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data_.get());
-      if (rc < 0 || ends[1] <= done) break;  // no match (or a limit): the rest is one piece
+      if (rc < 0 || ends[1] <= done) break;         // no match (or a limit): the rest is one piece
       const size_t begin = ends[0], end = ends[1];  // the next stage overwrites the vector
       split(text.substr(done, begin - done), stage + 1);
       split(text.substr(begin, end - begin), stage + 1);

@@ -14,8 +14,8 @@ const char* role_name(char letter) { return letter == 'S' ? "system" : letter ==
 
 }  // namespace
 
-std::optional<ChatTemplate> TemplateLearner::learn(std::string_view source, const std::string& bos, const std::string& eos,
-                                                   std::string& why) {
+std::optional<ChatTemplate> TemplateLearner::learn(std::string_view source, const std::string& bos,
+                                                   const std::string& eos, std::string& why) {
   auto parsed = JinjaTemplate::parse(source, why);
   if (!parsed) return std::nullopt;
   TemplateLearner learner(std::move(*parsed), bos, eos);
@@ -65,7 +65,9 @@ bool TemplateLearner::same(const std::vector<Message>& messages, bool generation
   }
 }
 
-bool TemplateLearner::same_both(const std::vector<Message>& messages) { return same(messages, true) && same(messages, false); }
+bool TemplateLearner::same_both(const std::vector<Message>& messages) {
+  return same(messages, true) && same(messages, false);
+}
 
 std::optional<std::vector<std::string>> TemplateLearner::stretches(const std::string& text,
                                                                    const std::vector<Message>& messages) {
@@ -108,8 +110,8 @@ std::string TemplateLearner::learn_system() {
   const std::string start = out_.joins_[Role::kStart][Role::kUser]->text;
   const bool dropped = output.status == Status::kText && output.text.find(messages[0].content) == std::string::npos;
   if (output.status == Status::kRefused || dropped) {
-    // No system turn in this format (Gemma 2, Phi-3 at first): the text goes in front of the question, as the makers of Gemma
-    // advise and as Gemma 3's template does.
+    // No system turn in this format (Gemma 2, Phi-3 at first): the text goes in front of the question, as the makers of
+    // Gemma advise and as Gemma 3's template does.
     out_.joins_[Role::kStart][Role::kSystem] = {start, Trim::kBoth};
     out_.joins_[Role::kSystem][Role::kUser] = {"\n\n", Trim::kNothing};
     out_.empty_system_ = ChatTemplate::EmptySystem::kNoTurn;
@@ -151,20 +153,21 @@ void TemplateLearner::learn_ends_of_answers() {
     if (!parts) continue;
     auto& end = out_.ends_[Role::kAssistant][generation ? 1 : 0];
     end = (*parts)[2];
-    if (!same(messages, generation) || !same(talk("UAUA"), generation) || (!no_system_ && !same(talk("SUA"), generation)))
+    if (!same(messages, generation) || !same(talk("UAUA"), generation) ||
+        (!no_system_ && !same(talk("SUA"), generation)))
       end.reset();
   }
 }
 
-// Orders that people rarely want and many templates refuse. Each is learned from one conversation and kept if ours is then
-// the template's text.
+// Orders that people rarely want and many templates refuse. Each is learned from one conversation and kept if ours is
+// then the template's text.
 void TemplateLearner::learn_rare_joins() {
   struct Rare {
     const char* roles;
     size_t place;  // of the turn behind the join
   };
-  for (const Rare& rare : {Rare{"UU", 1}, Rare{"UAAU", 2}, Rare{"AU", 0}, Rare{"SAU", 1}, Rare{"USU", 1}, Rare{"UASU", 2},
-                           Rare{"SSU", 1}}) {
+  for (const Rare& rare : {Rare{"UU", 1}, Rare{"UAAU", 2}, Rare{"AU", 0}, Rare{"SAU", 1}, Rare{"USU", 1},
+                           Rare{"UASU", 2}, Rare{"SSU", 1}}) {
     if (left_out(rare.roles)) continue;
     const auto messages = talk(rare.roles);
     const auto role_at = [&](size_t i) {
@@ -198,9 +201,10 @@ std::string TemplateLearner::learn_trims() {
     size_t place;
     bool needed;
   };
-  for (const Probe& probe : {Probe{"SU", 0, true}, Probe{"SU", 1, true}, Probe{"U", 0, true}, Probe{"UAU", 1, true},
-                             Probe{"UAU", 2, true}, Probe{"UU", 1, false}, Probe{"UAAU", 2, false}, Probe{"AU", 0, false},
-                             Probe{"SAU", 1, false}, Probe{"USU", 1, false}, Probe{"UASU", 2, false}, Probe{"SSU", 1, false}}) {
+  for (const Probe& probe :
+       {Probe{"SU", 0, true}, Probe{"SU", 1, true}, Probe{"U", 0, true}, Probe{"UAU", 1, true}, Probe{"UAU", 2, true},
+        Probe{"UU", 1, false}, Probe{"UAAU", 2, false}, Probe{"AU", 0, false}, Probe{"SAU", 1, false},
+        Probe{"USU", 1, false}, Probe{"UASU", 2, false}, Probe{"SSU", 1, false}}) {
     if (left_out(probe.roles)) continue;
     auto messages = talk(probe.roles);
     const auto role_of = [&](size_t i) {
@@ -231,8 +235,8 @@ std::string TemplateLearner::learn_trims() {
   return {};
 }
 
-// The template may search contents. Of what models do there, leaving out the thinking of earlier answers is followed; looking
-// for tool results in a user's turn decides only what counts as the last question, and is not.
+// The template may search contents. Of what models do there, leaving out the thinking of earlier answers is followed;
+// looking for tool results in a user's turn decides only what counts as the last question, and is not.
 std::string TemplateLearner::learn_thinking() {
   for (const bool generation : {true, false})  // conversations that show all places a template may search
     for (const char* roles : {"SUAUAU", "UAUA", "U"}) source_text(talk(roles), generation);
@@ -248,7 +252,8 @@ std::string TemplateLearner::learn_thinking() {
     return messages;
   };
   using Thinking = ChatTemplate::Thinking;
-  for (const Thinking thinking : {Thinking::kKept, Thinking::kCutBeforeLastUser, Thinking::kCutButLastAnswer, Thinking::kCut})
+  for (const Thinking thinking :
+       {Thinking::kKept, Thinking::kCutBeforeLastUser, Thinking::kCutButLastAnswer, Thinking::kCut})
     for (const Trim trim : {Trim::kNothing, Trim::kLeftLines, Trim::kBoth, Trim::kLeft, Trim::kRight}) {
       out_.thinking_ = thinking, out_.after_thinking_ = trim;
       if (!same_both(with_thought("UAU", {1})) || !same_both(with_thought("UAUAU", {1, 3})) ||
@@ -264,8 +269,13 @@ std::string TemplateLearner::learn_thinking() {
 // Everything at once, on longer conversations with contents as people write them.
 std::string TemplateLearner::check() {
   static const std::vector<std::string> contents = {
-      "Answer briefly.\n\n- one\n- two", "What is \"this\"?\nAnd {{ that }} {% if x %} <b>it</b>? &amp; 日本語 🦙",
-      "Zq 1 + 1 = 2\n\n```\ncode\n```", "a", "42", "Why?\\n 'quoted' </s> <|im_end|> [INST] x [/INST]", "ü"};
+      "Answer briefly.\n\n- one\n- two",
+      "What is \"this\"?\nAnd {{ that }} {% if x %} <b>it</b>? &amp; 日本語 🦙",
+      "Zq 1 + 1 = 2\n\n```\ncode\n```",
+      "a",
+      "42",
+      "Why?\\n 'quoted' </s> <|im_end|> [INST] x [/INST]",
+      "ü"};
   for (const char* roles : {"U", "SU", "UAU", "SUAU", "UAUAU", "SUAUAU", "SUAUAUAU", "UA", "SUA", "UAUA", "SUAUA"}) {
     if (left_out(roles)) continue;
     auto messages = talk(roles);
@@ -273,7 +283,8 @@ std::string TemplateLearner::check() {
       messages[i].content = contents[(i + (roles[0] == 'S' ? 0 : 1)) % contents.size()];
     for (const bool generation : {false, true}) {
       if (messages.back().role == "assistant" && !out_.ends_[Role::kAssistant][generation ? 1 : 0]) continue;
-      if (!same(messages, generation)) return "its text around turns changes with the conversation (" + std::string(roles) + ")";
+      if (!same(messages, generation))
+        return "its text around turns changes with the conversation (" + std::string(roles) + ")";
     }
   }
   return {};

@@ -14,8 +14,8 @@ namespace cento {
 
 class TemplateLearner {
  public:
-  // The learned template, checked against the source on conversations of up to seven turns; its kind is left to the caller.
-  // nullopt, with the reason in `why`, for a template that does more than put fixed text around turns.
+  // The learned template, checked against the source on conversations of up to seven turns; its kind is left to the
+  // caller. nullopt, with the reason in `why`, for a template that does more than put fixed text around turns.
   static std::optional<ChatTemplate> learn(std::string_view source, const std::string& bos, const std::string& eos,
                                            std::string& why);
 
@@ -42,7 +42,8 @@ class TemplateLearner {
   bool same(const std::vector<Message>& messages, bool generation_prompt);  // ours and the template's
   bool same_both(const std::vector<Message>& messages);
   // The stretches before, between and behind the contents; nullopt unless each is there once, in order.
-  static std::optional<std::vector<std::string>> stretches(const std::string& text, const std::vector<Message>& messages);
+  static std::optional<std::vector<std::string>> stretches(const std::string& text,
+                                                           const std::vector<Message>& messages);
 
   JinjaTemplate source_;
   std::string bos_, eos_;

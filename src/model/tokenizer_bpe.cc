@@ -238,8 +238,9 @@ void BpeTokenizer::merge_long(Symbols& symbols) const {
   symbols.erase(std::remove(symbols.begin(), symbols.end(), kNone), symbols.end());
 }
 
-// A text that is no token goes out byte by byte; a byte without a token is left out, as llama.cpp does (SmolLM2 has none for
-// six C0 controls and for bytes that only start unassigned characters; its unknown token is <|endoftext|>, a control token).
+// A text that is no token goes out byte by byte; a byte without a token is left out, as llama.cpp does (SmolLM2 has
+// none for six C0 controls and for bytes that only start unassigned characters; its unknown token is <|endoftext|>, a
+// control token).
 void BpeTokenizer::emit(uint32_t symbol, std::vector<int32_t>& ids) const {
   if (symbol < static_cast<uint32_t>(vocab_.size())) {
     ids.push_back(static_cast<int32_t>(symbol));
@@ -267,18 +268,18 @@ std::string BpeTokenizer::bytes_of(int32_t id) const {
 }  // namespace
 
 std::unique_ptr<Tokenizer> make_bpe_tokenizer(TokenizerSpec spec) {
-  // Files of before May 2024 name no pre-tokeniser. GPT-2's own is certain for a GPT-2 model; for any other the ids would be
-  // subtly wrong, and an answer that is quietly worse is not worth having.
+  // Files of before May 2024 name no pre-tokeniser. GPT-2's own is certain for a GPT-2 model; for any other the ids
+  // would be subtly wrong, and an answer that is quietly worse is not worth having.
   if ((spec.pre.empty() || spec.pre == "default") && spec.architecture == "gpt2") spec.pre = "gpt-2";
   const auto pre = PreTokenizer::of(spec.pre);
   if (!pre) {
     const bool missing = spec.pre.empty() || spec.pre == "default";
-    throw Error(Code::kInput,
-                missing ? "the file does not say how its tokenizer splits words (tokenizer.ggml.pre)"
-                        : "pre-tokeniser '" + printable(spec.pre) + "' is not supported",
-                spec.where,
-                missing ? "convert the model again with a converter of today"
-                        : "supported are " + PreTokenizer::known_names());
+    throw Error(
+        Code::kInput,
+        missing ? "the file does not say how its tokenizer splits words (tokenizer.ggml.pre)"
+                : "pre-tokeniser '" + printable(spec.pre) + "' is not supported",
+        spec.where,
+        missing ? "convert the model again with a converter of today" : "supported are " + PreTokenizer::known_names());
   }
   if (spec.merges.empty())
     throw Error(Code::kInput, "the tokenizer has no merges (tokenizer.ggml.merges)", spec.where,

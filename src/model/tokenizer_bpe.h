@@ -1,4 +1,5 @@
-// Byte-level BPE as of GPT-2: text is cut into words by a pattern, each word's bytes are merged pair by pair, best rank first.
+// Byte-level BPE as of GPT-2: text is cut into words by a pattern, each word's bytes are merged pair by pair, best rank
+// first.
 #pragma once
 
 #include <memory>

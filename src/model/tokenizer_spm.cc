@@ -64,9 +64,9 @@ size_t char_length(std::string_view text, size_t i) {  // of valid UTF-8
   return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
 }
 
-// Pairs of neighbouring characters that occur inside some piece. Merging only ever makes pieces, so between two characters
-// that are no such pair a text may be cut without changing its ids. A hash set without collision handling: a false "yes" only
-// costs a place to cut.
+// Pairs of neighbouring characters that occur inside some piece. Merging only ever makes pieces, so between two
+// characters that are no such pair a text may be cut without changing its ids. A hash set without collision handling: a
+// false "yes" only costs a place to cut.
 class InnerPairs {
  public:
   void add_piece(std::string_view text) {
@@ -139,9 +139,9 @@ SpmTokenizer::SpmTokenizer(const TokenizerSpec& spec) : VocabTokenizer(spec) {
   build_matchers();
 }
 
-// Piece i is token i. The library wants names that are unique and not empty, exactly one unknown piece, and all 256 byte
-// pieces or none: what does not fit becomes a control piece, which no text can reach. So do user-defined tokens: they are
-// taken out of the text before the library sees it (VocabTokenizer::encode), which gives the same ids.
+// Piece i is token i. The library wants names that are unique and not empty, exactly one unknown piece, and all 256
+// byte pieces or none: what does not fit becomes a control piece, which no text can reach. So do user-defined tokens:
+// they are taken out of the text before the library sees it (VocabTokenizer::encode), which gives the same ids.
 std::string SpmTokenizer::model_proto(const TokenizerSpec& spec) {
   enum Type : uint64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUnused = 5, kByte = 6 };
   size_t n_bytes = 0;
@@ -164,10 +164,12 @@ std::string SpmTokenizer::model_proto(const TokenizerSpec& spec) {
     if (token_type == TokenType::kNormal) type = kNormal;
     if (token_type == TokenType::kUnused) type = kUnused;
     if (token_type == TokenType::kByte && byte_fallback && byte_of_name(name)) type = kByte;
-    const bool usable = vocab_.find(name) == id && !name.empty() && is_valid_utf8(name) && name.find('\0') == std::string::npos;
+    const bool usable =
+        vocab_.find(name) == id && !name.empty() && is_valid_utf8(name) && name.find('\0') == std::string::npos;
     if (id == unknown_) type = kUnknown;
     if ((type == kNormal || type == kUnused) && usable) inner_->add_piece(name);
-    // U+E000 is a private character: such names cannot collide with a token of any sane file, and a collision is an Error.
+    // U+E000 is a private character: such names cannot collide with a token of any sane file, and a collision is an
+    // Error.
     add(usable ? name : "\xee\x80\x80#" + std::to_string(id), score, usable || type == kUnknown ? type : kControl);
   }
   if (!unknown_) add("\xee\x80\x80unknown", 0, kUnknown);  // has id V, which encode_part drops

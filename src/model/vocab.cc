@@ -10,22 +10,25 @@ namespace cento {
 namespace {
 
 // Names of tokens that end an answer in the model families of today.
-constexpr const char* kEndNames[] = {
-    "<|im_end|>", "<|eot_id|>",      "<|eom_id|>",                  "<end_of_turn>", "<|end|>",   "<|endoftext|>",
-    "</s>",       "<|end_of_text|>", "<｜end▁of▁sentence｜>", "<turn|>",       "<|EOT|>",   "<|END_OF_TURN_TOKEN|>",
-    "<eos>",      "<|return|>"};
+constexpr const char* kEndNames[] = {"<|im_end|>",    "<|eot_id|>",      "<|eom_id|>",
+                                     "<end_of_turn>", "<|end|>",         "<|endoftext|>",
+                                     "</s>",          "<|end_of_text|>", "<｜end▁of▁sentence｜>",
+                                     "<turn|>",       "<|EOT|>",         "<|END_OF_TURN_TOKEN|>",
+                                     "<eos>",         "<|return|>"};
 
 bool is_end_name(std::string_view name) {
   return std::any_of(std::begin(kEndNames), std::end(kEndNames), [&](const char* end) { return name == end; });
 }
 
-std::optional<int32_t> checked_id(std::optional<int64_t> id, size_t n_tokens, const char* key, const std::string& where) {
+std::optional<int32_t> checked_id(std::optional<int64_t> id, size_t n_tokens, const char* key,
+                                  const std::string& where) {
   // Old converters wrote "no such token" as -1 in 32 bits.
   if (!id || *id == 0xffffffff) return std::nullopt;
   if (*id < 0 || static_cast<uint64_t>(*id) >= n_tokens)
-    throw Error(Code::kInput,
-                std::string(key) + " is " + std::to_string(*id) + ", the file has " + std::to_string(n_tokens) + " tokens",
-                where, "the file is damaged; fetch or convert it again");
+    throw Error(
+        Code::kInput,
+        std::string(key) + " is " + std::to_string(*id) + ", the file has " + std::to_string(n_tokens) + " tokens",
+        where, "the file is damaged; fetch or convert it again");
   return static_cast<int32_t>(*id);
 }
 
@@ -37,7 +40,8 @@ Vocab::Vocab(const std::vector<std::string>& names, const std::vector<int64_t>& 
   };
   if (names.empty()) throw damaged("the token list is empty");
   if (!types.empty() && types.size() != names.size())
-    throw damaged("token list has " + std::to_string(names.size()) + " entries, its types " + std::to_string(types.size()));
+    throw damaged("token list has " + std::to_string(names.size()) + " entries, its types " +
+                  std::to_string(types.size()));
   uint64_t total = 0;
   for (const std::string& name : names) total += name.size();
   if (names.size() > (1u << 30) || total > UINT32_MAX) throw damaged("token list is too large");
@@ -68,7 +72,7 @@ std::string_view Vocab::name(int32_t id) const {
 
 std::optional<int32_t> Vocab::find(std::string_view wanted) const {
   const size_t mask = slots_.size() - 1;
-  for (size_t slot = std::hash<std::string_view>{}(wanted) & mask; slots_[slot] >= 0; slot = (slot + 1) & mask)
+  for (size_t slot = std::hash<std::string_view>{}(wanted)&mask; slots_[slot] >= 0; slot = (slot + 1) & mask)
     if (name(slots_[slot]) == wanted) return slots_[slot];
   return std::nullopt;
 }
@@ -185,8 +189,8 @@ std::vector<Tokenizer::Run> VocabTokenizer::split_specials(std::string_view text
   return runs;
 }
 
-// Phi-3's special tokens take the white space behind them, except these three (its tokenizer.json; llama.cpp goes by the
-// model's name as well: GGUF has no key for it).
+// Phi-3's special tokens take the white space behind them, except these three (its tokenizer.json; llama.cpp goes by
+// the model's name as well: GGUF has no key for it).
 bool VocabTokenizer::swallows_space(int32_t id) const {
   if (!phi3_) return false;
   const std::string_view name = vocab_.name(id);
@@ -195,7 +199,8 @@ bool VocabTokenizer::swallows_space(int32_t id) const {
 
 std::string VocabTokenizer::piece(int32_t id, bool specials) const {
   if (!vocab_.contains(id)) return {};
-  if (is_control(id) || vocab_.type(id) == TokenType::kUnknown) return specials ? std::string(vocab_.name(id)) : std::string();
+  if (is_control(id) || vocab_.type(id) == TokenType::kUnknown)
+    return specials ? std::string(vocab_.name(id)) : std::string();
   if (vocab_.type(id) == TokenType::kUnused) return {};
   return bytes_of(id);
 }
@@ -204,7 +209,8 @@ bool VocabTokenizer::is_control(int32_t id) const {
   if (!vocab_.contains(id)) return false;
   if (vocab_.type(id) == TokenType::kControl) return true;
   return vocab_.type(id) == TokenType::kUserDefined &&
-         (is_end_name(vocab_.name(id)) || id == bos || std::find(end_of_turn.begin(), end_of_turn.end(), id) != end_of_turn.end());
+         (is_end_name(vocab_.name(id)) || id == bos ||
+          std::find(end_of_turn.begin(), end_of_turn.end(), id) != end_of_turn.end());
 }
 
 }  // namespace cento

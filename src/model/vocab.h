@@ -24,7 +24,7 @@ class Vocab {
 
   int32_t size() const { return static_cast<int32_t>(types_.size()); }
   bool contains(int32_t id) const { return id >= 0 && id < size(); }
-  std::string_view name(int32_t id) const;                   // id in [0, V)
+  std::string_view name(int32_t id) const;  // id in [0, V)
   TokenType type(int32_t id) const { return types_[static_cast<size_t>(id)]; }
   std::optional<int32_t> find(std::string_view name) const;
 
@@ -42,7 +42,8 @@ class NameMatcher {
     size_t begin, length;
     int32_t id;
   };
-  // Names longer than kMaxName bytes and empty ones are left out: the first so that a hostile list cannot make a search slow.
+  // Names longer than kMaxName bytes and empty ones are left out: the first so that a hostile list cannot make a search
+  // slow.
   void add(std::string name, int32_t id);
   void finish();  // once, after the last add
   bool empty() const { return names_.empty(); }

@@ -91,7 +91,8 @@ class Finder {
       throw error("tensor '" + t.name + "' is of type " + type_text(t) + ", which cento cannot read",
                   "fetch the model in another quantisation, e.g. Q4_K_M or Q8_0");
     }
-    if (used_.insert(t.name).second) n_bytes_ += t.view.n_bytes;
+    used_.insert(t.name);
+    n_bytes_ += t.view.n_bytes;  // once: no name is asked for twice
     return t.view;
   }
   Error wrong_shape(const GgufTensor& t, const Shape& shape) const {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "blend/stand_in.h"
+#include "docs/attach.h"
 #include "engine/engine.h"
 #include "engine/metrics.h"
 #include "kv/memory_kv.h"
@@ -25,6 +26,7 @@ constexpr std::pair<PrefillMode, const char*> kModes[] = {{PrefillMode::kAuto, "
                                                           {PrefillMode::kReuse, "reuse"},
                                                           {PrefillMode::kBlend, "blend"}};
 
+constexpr uint32_t kAttachedChunkTokens = 256;
 constexpr size_t kVerifyRows = 16;  // logits of so many rows are alive at once while an answer is verified
 
 struct PromptChunk {
@@ -130,6 +132,7 @@ struct Answerer::Impl {
 
  private:
   bool may_write() const { return store != nullptr && !store->catalogue().db().read_only(); }
+  void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer);
   PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
   void fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt, Answer& answer);
@@ -164,14 +167,15 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   const Stopwatch watch;
   if (trim(question).empty()) throw Error{Code::kUsage, "the question is empty"};
   const auto collection = docs->find_collection(options.collection);
-  if (!collection) {
+  if (!collection && options.files.empty()) {
     throw Error{Code::kInput, "no collection named '" + options.collection + "'", docs->catalogue().db().path(), "run `cento index FOLDER` first"};
   }
   Answer answer;
   answer.timings.load_model_ms = model.load_ms();
-  const std::vector<Hit> hits = find_chunks(collection->id, question, options, answer);
+  std::vector<Hit> hits;
+  if (collection) hits = find_chunks(collection->id, question, options, answer);
   answer.timings.retrieve_ms = watch.ms();
-  if (hits.empty()) {
+  if (hits.empty() && options.files.empty()) {
     answer.not_found = true;
     answer.finish_reason = "not_found";
     return answer;
@@ -194,8 +198,23 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   }
   // The best passage stands last, next to the question; the list of sources stays in the order of rank.
   std::reverse(prompt.chunks.begin(), prompt.chunks.end());
+  for (const std::string& path : options.files) attach(layout, path, prompt, answer);
   respond(prompt, std::nullopt, options, hooks, watch, 0, answer);
   return answer;
+}
+
+void Answerer::Impl::attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer) {
+  for (const NewChunk& piece : chunks_of_file(path, model.tokenizer(), kAttachedChunkTokens)) {
+    ChunkRow row;
+    row.header = piece.header;
+    row.body = piece.body;
+    PromptChunk chunk;
+    chunk.ids = layout.chunk(row.prompt_text());
+    const std::string id = chunk_text_hash(piece.header, piece.body).short_hex();
+    chunk.report = {id, path, chunk.ids.size(), "computed", "attached"};
+    answer.citations.push_back({answer.citations.size() + 1, path, piece.line_from, piece.line_to, id, 0, piece.body});
+    prompt.chunks.push_back(std::move(chunk));
+  }
 }
 
 std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer) {

@@ -25,6 +25,7 @@ struct AskOptions {
   std::string collection = "default";
   size_t top_k = 5;
   std::vector<std::string> chunks;        // chunk ids (hex, or an unambiguous beginning) instead of retrieval
+  std::vector<std::string> files;         // paths whose text is put into the prompt whole, behind what was found
   PrefillMode prefill = PrefillMode::kAuto;
   BlendSettings blend;
   size_t max_tokens = 256;

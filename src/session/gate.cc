@@ -77,6 +77,8 @@ GateResult run_gate(Engine& engine) {
   blend.segments.push_back(fresh(question));
   const double kl_blend = kl_divergence(whole, logits_of(engine, std::move(blend), PolicyKind::kAll));
 
+  // Other rows in every slot, so that a row which is not placed shows: what was just computed there would hide it.
+  full({question, second, first, prefix});
   engine.truncate(0);
   PromptPlan own_place;
   own_place.segments.push_back(fresh(prefix));

@@ -30,7 +30,9 @@ TEST_CASE("config file: values of every kind are read as they are written", "[ap
       {"a = []", {}},
       {"a = [\"x, y\", 'z', 3, true,]", {"x, y", "z", "3", "true"}},
       {"a = [\n  \"x\", # first\n\n  \"y\"\n]", {"x", "y"}},
-      {"\xEF\xBB\xBF" "a = \"after a byte order mark\"", {"after a byte order mark"}},
+      {"\xEF\xBB\xBF"
+       "a = \"after a byte order mark\"",
+       {"after a byte order mark"}},
       {"# only a comment\r\na = \"dos\"\r\n", {"dos"}},
       {"\"a\" = ''", {""}},
   }));
@@ -41,7 +43,8 @@ TEST_CASE("config file: values of every kind are read as they are written", "[ap
 }
 
 TEST_CASE("config file: sections, dotted names and lines", "[app]") {
-  const auto items = parse_config("threads = 2\n\n[query]\ntop-k = 8\n[ cache . trim ] # two levels\nmax-bytes = \"1GiB\"\n", "f");
+  const auto items =
+      parse_config("threads = 2\n\n[query]\ntop-k = 8\n[ cache . trim ] # two levels\nmax-bytes = \"1GiB\"\n", "f");
   REQUIRE(items.size() == 3);
   CHECK((items[0].section == "" && items[0].key == "threads" && items[0].line == 1));
   CHECK((items[1].section == "query" && items[1].key == "top-k" && items[1].line == 4));
@@ -53,9 +56,10 @@ TEST_CASE("config file: sections, dotted names and lines", "[app]") {
 }
 
 TEST_CASE("config file: a slip is an error with its line, never another meaning", "[app]") {
-  const std::string text = GENERATE(as<std::string>{}, "a", "a =", "= 3", "a = word", "a = \"open", "a = 'open", "a = \"x\" y", "a = [1", "a = [1 2]",
-                                    "[query", "[]", "[[query]]", "a = 3\na = 4", "a = \"\\q\"", "a = \"\\ud800\"", "a = \"\\u12\"",
-                                    "a = \"\"\"long\"\"\"", "a = {b = 1}", "a = \"\xff\"", "a = .", "a = -", "a b = 3", "a = \"x\ny\"");
+  const std::string text = GENERATE(as<std::string>{}, "a", "a =", "= 3", "a = word", "a = \"open", "a = 'open",
+                                    "a = \"x\" y", "a = [1", "a = [1 2]", "[query", "[]", "[[query]]", "a = 3\na = 4",
+                                    "a = \"\\q\"", "a = \"\\ud800\"", "a = \"\\u12\"", "a = \"\"\"long\"\"\"",
+                                    "a = {b = 1}", "a = \"\xff\"", "a = .", "a = -", "a b = 3", "a = \"x\ny\"");
   CAPTURE(text);
   try {
     parse_config("# first line\n" + text, "config.toml");

@@ -16,7 +16,8 @@ TEST_CASE("json: paths that are no UTF-8 keep their bytes beside the text", "[ap
   Json o;
   put_path(o, "path", "caf\xE9.md");
   put_path(o, "source", "caf\xC3\xA9.md");
-  CHECK(json_line(o) == "{\"path\":\"caf\xEF\xBF\xBD.md\",\"path_b64\":\"Y2Fm6S5tZA==\",\"source\":\"caf\xC3\xA9.md\"}\n");
+  CHECK(json_line(o) ==
+        "{\"path\":\"caf\xEF\xBF\xBD.md\",\"path_b64\":\"Y2Fm6S5tZA==\",\"source\":\"caf\xC3\xA9.md\"}\n");
 }
 
 TEST_CASE("json: base64 of every length of the last group", "[app]") {
@@ -38,10 +39,12 @@ TEST_CASE("npy: header and values are where NumPy looks for them", "[app]") {
   const float values[] = {1.0f, -2.5f, 3.0f, 4.0f, 5.0f, 6.0f};
   const std::string bytes = npy_bytes(values, 2, 3);
   CHECK(bytes.substr(0, 8) == std::string("\x93NUMPY\x01\x00", 8));
-  const size_t header = static_cast<unsigned char>(bytes[8]) + 256 * static_cast<size_t>(static_cast<unsigned char>(bytes[9]));
+  const size_t header =
+      static_cast<unsigned char>(bytes[8]) + 256 * static_cast<size_t>(static_cast<unsigned char>(bytes[9]));
   CHECK((10 + header) % 64 == 0);
   CHECK(bytes[9 + header] == '\n');
-  CHECK_THAT(bytes.substr(10, header), Catch::StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"));
+  CHECK_THAT(bytes.substr(10, header),
+             Catch::StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"));
   REQUIRE(bytes.size() == 10 + header + sizeof values);
   CHECK(std::memcmp(bytes.data() + 10 + header, values, sizeof values) == 0);
   const test::TempDir folder;

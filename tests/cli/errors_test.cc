@@ -17,7 +17,8 @@ TEST_CASE("cli: no model ends with 3 and says how to get one", "[cli]") {
   const Sandbox box;
   box.add_documents();
   REQUIRE(box.run({"index", "docs"}).status == 0);  // documents can be indexed before there is a model
-  for (const auto& args : std::vector<std::vector<std::string>>{{"query", "q"}, {"precompute"}, {"model", "tokenize", "x"}}) {
+  for (const auto& args :
+       std::vector<std::vector<std::string>>{{"query", "q"}, {"precompute"}, {"model", "tokenize", "x"}}) {
     const RunResult r = box.run(args);
     check_error(r, 3, "no model found");
     CHECK_THAT(r.err, Catch::Contains("samples/demo.sh --fetch") && Catch::Contains("--model FILE"));
@@ -74,7 +75,8 @@ TEST_CASE("cli: no store, a store of a newer version and one that is none end wi
   const Sandbox box;
   box.add_model();
   box.add_documents();
-  for (const auto& args : std::vector<std::vector<std::string>>{{"query", "q"}, {"precompute"}, {"cache", "status"}, {"cache", "gc"}}) {
+  for (const auto& args :
+       std::vector<std::vector<std::string>>{{"query", "q"}, {"precompute"}, {"cache", "status"}, {"cache", "gc"}}) {
     CAPTURE(args);
     check_error(box.run(args), 3, "there is no store");
   }
@@ -138,7 +140,9 @@ TEST_CASE("cli: a full disk ends with 4, and the store is whole afterwards", "[c
   }
   for (int i = 0; i < 400; ++i) {
     std::string text = "# Part " + std::to_string(i) + "\n\n";
-    for (int j = 0; j < 40; ++j) text += "Sentence " + std::to_string(i * 1000 + j) + " has words of its own, such as w" + std::to_string(i * j) + ".\n";
+    for (int j = 0; j < 40; ++j)
+      text += "Sentence " + std::to_string(i * 1000 + j) + " has words of its own, such as w" + std::to_string(i * j) +
+              ".\n";
     write_all(box / ("docs/part" + std::to_string(i) + ".md"), text);
   }
   const RunResult r = box.run({"index", "docs", "--store", "small/store"});

@@ -70,10 +70,12 @@ TEST_CASE("cli: index, precompute and query, each the second time with nothing l
   CHECK(answer["cache"]["mode"] == "blend");
   CHECK(answer["cache"]["chunks"][0]["from"] == "disk");
   const Json& t = answer["cache"]["tokens"];
-  CHECK(t["exact"].get<int>() + t["reused"].get<int>() + t["recomputed"].get<int>() + t["fresh"].get<int>() == t["total"].get<int>());
+  CHECK(t["exact"].get<int>() + t["reused"].get<int>() + t["recomputed"].get<int>() + t["fresh"].get<int>() ==
+        t["total"].get<int>());
   CHECK(t["total"] == answer["usage"]["prompt_tokens"]);
   CHECK(answer["cache"]["charged"].get<double>() < 1);
-  CHECK(has_all(answer["timings"], {"load_model_ms", "retrieve_ms", "kv_load_ms", "prefill_ms", "ttft_ms", "decode_tokens", "decode_tokens_per_second"}));
+  CHECK(has_all(answer["timings"], {"load_model_ms", "retrieve_ms", "kv_load_ms", "prefill_ms", "ttft_ms",
+                                    "decode_tokens", "decode_tokens_per_second"}));
   CHECK(keys(answer["verify"]) == Keys{"kl_mean", "kl_max", "top1_agreement", "same_answer"});
   CHECK(answer["model"]["name"] == "tiny");
   CHECK(answer["model"]["fingerprint"].get<std::string>().size() == 64);
@@ -103,8 +105,10 @@ TEST_CASE("cli: query for people: answer, sources, report; from stdin and as one
   piped.stdin_text = kQuestion + "\n";
   const RunResult from_stdin = box.run(piped);
   CHECK(from_stdin.out == streamed.out);
-  CHECK_THAT(from_stdin.err, Catch::Contains("cache: blend, policy query") && Catch::Contains("time: first token after "));
-  CHECK_THAT(box.run({"query", kQuestion, "--max-tokens", "8", "--show-sources"}).out, Catch::Contains("    Up to five days of annual leave"));
+  CHECK_THAT(from_stdin.err,
+             Catch::Contains("cache: blend, policy query") && Catch::Contains("time: first token after "));
+  CHECK_THAT(box.run({"query", kQuestion, "--max-tokens", "8", "--show-sources"}).out,
+             Catch::Contains("    Up to five days of annual leave"));
   piped.stdin_text = " \n";
   check_error(box.run(piped), 2, "the question is empty");
 }
@@ -190,7 +194,10 @@ TEST_CASE("cli: a prompt file, its logits and its forced answer", "[cli]") {
   box.add_model();
   std::string passage;
   for (int i = 0; i < 12; ++i) passage += "The crane number " + std::to_string(i) + " stands at the eastern quay. ";
-  const Json prompt = {{"system", "Answer briefly."}, {"chunks", {passage, "Tides follow the moon. " + passage}}, {"question", "Where is the crane?"}, {"answer", "At the quay."}};
+  const Json prompt = {{"system", "Answer briefly."},
+                       {"chunks", {passage, "Tides follow the moon. " + passage}},
+                       {"question", "Where is the crane?"},
+                       {"answer", "At the quay."}};
   write_all(box / "p.json", prompt.dump());
   const auto logits = [&](const std::vector<std::string>& more, const std::string& file) {
     std::vector<std::string> args = {"query", "--prompt", "p.json", "--json", "--logits", file};
@@ -199,7 +206,8 @@ TEST_CASE("cli: a prompt file, its logits and its forced answer", "[cli]") {
     CHECK(j["finish_reason"] == "given");
     return read_all(box / file);
   };
-  const std::string full = logits({"--prefill", "full"}, "full.npy"), all = logits({"--prefill", "blend", "--ratio", "1"}, "all.npy");
+  const std::string full = logits({"--prefill", "full"}, "full.npy"),
+                    all = logits({"--prefill", "blend", "--ratio", "1"}, "all.npy");
   CHECK_FALSE(std::filesystem::exists(box.store()));  // nothing is kept unasked
   CHECK(full.substr(0, 6) == "\x93NUMPY");
   CHECK(full.size() == all.size());
@@ -216,7 +224,8 @@ TEST_CASE("cli: model show and tokenize", "[cli]") {
   const Sandbox box;
   box.add_model();
   const Json j = box.json({"model", "show", "tiny", "--json"});
-  CHECK(has_all(j, {"file", "name", "architecture", "layers", "heads", "kv_heads", "head_dim", "context", "kv_bytes_per_token", "tokenizer", "chat_template", "supported"}));
+  CHECK(has_all(j, {"file", "name", "architecture", "layers", "heads", "kv_heads", "head_dim", "context",
+                    "kv_bytes_per_token", "tokenizer", "chat_template", "supported"}));
   CHECK(j["supported"] == true);
   CHECK(j["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2);  // K and V, layers, KV heads, dims, bytes
   CHECK_THAT(box.run({"model", "show", "tiny"}).out, Catch::Contains("supported           yes"));
@@ -243,7 +252,8 @@ TEST_CASE("cli: Ctrl-C keeps finished work, and the next run finishes", "[cli]")
   box.add_model();
   for (int i = 0; i < 60; ++i) {
     std::string text = "# Part " + std::to_string(i) + "\n\n";
-    for (int j = 0; j < 30; ++j) text += "Sentence " + std::to_string(i * 1000 + j) + " of this part stands alone and says something. ";
+    for (int j = 0; j < 30; ++j)
+      text += "Sentence " + std::to_string(i * 1000 + j) + " of this part stands alone and says something. ";
     write_all(box / ("docs/part" + std::to_string(i) + ".md"), text + "\n");
   }
   RunSpec index = box.spec({"index", "docs"});
@@ -279,7 +289,8 @@ TEST_CASE("cli: killed while it precomputes, the next run goes on and the store 
   const Sandbox box;
   box.add_model();
   for (int i = 0; i < 20; ++i) {
-    write_all(box / ("docs/part" + std::to_string(i) + ".md"), "# Part " + std::to_string(i) + "\n\n" + std::string(800, static_cast<char>('a' + i)) + "\n");
+    write_all(box / ("docs/part" + std::to_string(i) + ".md"),
+              "# Part " + std::to_string(i) + "\n\n" + std::string(800, static_cast<char>('a' + i)) + "\n");
   }
   REQUIRE(box.run({"index", "docs"}).status == 0);
   RunSpec compute = box.spec({"precompute"});
@@ -312,7 +323,8 @@ TEST_CASE("cli: two processes at once get the same store right", "[cli]") {
   REQUIRE(box.run({"index", "docs"}).status == 0);
   RunSpec both = box.spec({});
   const std::string binary = CENTO_BINARY;
-  both.args = {"-c", "'" + binary + "' precompute & '" + binary + "' precompute & '" + binary + "' index docs & wait -n && wait -n && wait -n"};
+  both.args = {"-c", "'" + binary + "' precompute & '" + binary + "' precompute & '" + binary +
+                         "' index docs & wait -n && wait -n && wait -n"};
   const RunResult r = run_program("/bin/bash", both);
   INFO(shown(r));
   CHECK(r.status == 0);

@@ -1,5 +1,5 @@
-// A fresh home for the real program: nothing of the person's own, no network, a tiny model with random weights where one
-// is needed.
+// A fresh home for the real program: nothing of the person's own, no network, a tiny model with random weights where
+// one is needed.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -49,10 +49,13 @@ class Sandbox {
   // Three short documents about three different things.
   void add_documents(const std::string& below = "docs") const {
     write_all(*this / (below + "/leave.md"),
-              "# Leave\n\n## Carrying over\n\nUp to five days of annual leave may be carried over. They lapse on 31 March.\n\n"
+              "# Leave\n\n## Carrying over\n\nUp to five days of annual leave may be carried over. They lapse on 31 "
+              "March.\n\n"
               "## Illness\n\nCall the office before nine on the first day of an illness.\n");
-    write_all(*this / (below + "/harbour.md"), "# Harbour\n\nThe crane at the eastern quay lifts twelve tonnes. Its key hangs in room K5.\n");
-    write_all(*this / (below + "/tides.txt"), "Spring tides follow the full moon by two days. The gauge is read every ten minutes.\n");
+    write_all(*this / (below + "/harbour.md"),
+              "# Harbour\n\nThe crane at the eastern quay lifts twelve tonnes. Its key hangs in room K5.\n");
+    write_all(*this / (below + "/tides.txt"),
+              "Spring tides follow the full moon by two days. The gauge is read every ten minutes.\n");
   }
 
  private:
@@ -60,7 +63,8 @@ class Sandbox {
 };
 
 inline std::string shown(const RunResult& r) {
-  return "status " + std::to_string(r.status) + (r.timed_out ? " (timed out)" : "") + "\n--- stdout\n" + r.out + "\n--- stderr\n" + r.err;
+  return "status " + std::to_string(r.status) + (r.timed_out ? " (timed out)" : "") + "\n--- stdout\n" + r.out +
+         "\n--- stderr\n" + r.err;
 }
 
 inline Json Sandbox::json(const std::vector<std::string>& args, int status) const {

@@ -39,8 +39,9 @@ TEST_CASE("cli: help and version work without a model, a store or a home", "[cli
   const RunResult version = box.run(spec);
   CHECK(version.status == 0);
   CHECK_THAT(version.out, Catch::StartsWith("cento "));
-  const std::vector<std::vector<std::string>> topics = {{}, {"index"}, {"precompute"}, {"query"}, {"cache"}, {"cache", "rm"}, {"model", "show"},
-                                                        {"config"}, {"doctor"}, {"completion"}, {"help"}};
+  const std::vector<std::vector<std::string>> topics = {{},         {"index"},       {"precompute"},    {"query"},
+                                                        {"cache"},  {"cache", "rm"}, {"model", "show"}, {"config"},
+                                                        {"doctor"}, {"completion"},  {"help"}};
   for (auto args : topics) {
     args.push_back("--help");
     const RunResult r = box.run(args);
@@ -81,10 +82,12 @@ TEST_CASE("cli: config tells each value and where it came from", "[cli]") {
     return Json();
   };
   CHECK(setting("threads") == Json::parse(R"({"name":"threads","value":"3","from":"file","where":"c.toml, line 1"})"));
-  CHECK(setting("model") == Json::parse(R"({"name":"model","value":"some.gguf","from":"environment","where":"CENTO_MODEL"})"));
+  CHECK(setting("model") ==
+        Json::parse(R"({"name":"model","value":"some.gguf","from":"environment","where":"CENTO_MODEL"})"));
   CHECK(setting("collection")["from"] == "flag");
   CHECK(setting("query.top-k")["value"] == "4");
-  CHECK(setting("index.chunk-tokens") == Json::parse(R"({"name":"index.chunk-tokens","value":"256","from":"default"})"));
+  CHECK(setting("index.chunk-tokens") ==
+        Json::parse(R"({"name":"index.chunk-tokens","value":"256","from":"default"})"));
   CHECK_THAT(box.run({"config"}).out, Catch::Contains("threads = 0  (default)"));
 }
 

@@ -1,12 +1,18 @@
 #include "compute/buffer.h"
 
+#include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <cstring>
+#include <fstream>
 #include <limits>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace cento {
 namespace {
@@ -70,6 +76,73 @@ TEST_CASE("buffer: memory that cannot be had is an error of kind kResource", "[c
       CHECK(!e.hint().empty());
     }
   }
+}
+
+// Resident pages of this process.
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * 4096;
+}
+
+TEST_CASE("buffer: many of mixed sizes, released in any order, keep their content and give their memory back", "[compute]") {
+  struct Held {
+    Buffer buffer;
+    uint8_t mark = 0;
+  };
+  constexpr size_t kSizes[] = {1, 100, 65535, 65536, 65537, 300000, 1 << 20, 3000001, 5 << 20, (16 << 20) - 1, 16 << 20, 17000000};
+  const size_t before = resident_bytes();
+  Rng rng(7);
+  std::vector<Held> held;
+  const auto intact = [](const Held& h) {
+    const auto* p = h.buffer.as<uint8_t>();
+    for (size_t i = 0; i < h.buffer.n_bytes(); i += 997) {
+      if (p[i] != h.mark) return false;
+    }
+    return p[h.buffer.n_bytes() - 1] == h.mark;
+  };
+  size_t n_damaged = 0, n_misaligned = 0;
+  for (int step = 0; step < 600; ++step) {
+    if (held.size() < 25 || rng.below(2) == 0) {
+      Held h{Buffer(Device::host(), kSizes[rng.below(std::size(kSizes))]), static_cast<uint8_t>(rng.below(256))};
+      std::memset(h.buffer.as<uint8_t>(), h.mark, h.buffer.n_bytes());
+      n_misaligned += !aligned(h.buffer.as<uint8_t>());
+      held.push_back(std::move(h));
+    } else {
+      const size_t i = rng.below(held.size());
+      n_damaged += !intact(held[i]);
+      std::swap(held[i], held.back());
+      held.pop_back();
+    }
+  }
+  for (const Held& h : held) n_damaged += !intact(h);
+  CHECK(n_damaged == 0);
+  CHECK(n_misaligned == 0);
+  held.clear();
+#if !defined(__SANITIZE_ADDRESS__)
+  CHECK(resident_bytes() < before + (size_t{16} << 20));  // what the C library keeps of the small ones is far below
+#else
+  CHECK(before > 0);
+#endif
+}
+
+TEST_CASE("buffer: many threads may allocate and release at once", "[compute]") {
+  std::vector<std::thread> threads;
+  std::atomic<size_t> n_damaged{0};
+  for (uint8_t id = 0; id < 4; ++id) {
+    threads.emplace_back([id, &n_damaged] {
+      for (size_t i = 0; i < 100; ++i) {
+        const size_t n = 60000 + i * 1000;
+        const Buffer buffer(Device::host(), n);
+        std::memset(buffer.as<uint8_t>(), id, n);
+        const auto* p = buffer.as<uint8_t>();
+        n_damaged += static_cast<size_t>(std::count(p, p + n, id)) != n;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(n_damaged == 0);
 }
 
 TEST_CASE("buffer: copies within the host device", "[compute]") {

@@ -81,6 +81,9 @@ TEST_CASE("fenced ops: an address that is not the device's, or reaches beyond it
   CHECK_THROWS_AS(add(x.as<float>(), y.as<float>(), 17), Error);  // one element too many
   CHECK_THROWS_AS(add(x.as<float>(1), y.as<float>(), 16), Error);
   CHECK_THROWS_AS(add(x.as<float>(16), y.as<float>(), 1), Error);  // one past the end
+  CHECK_THROWS_AS(add(x.as<float>(17), y.as<float>(), 1), Error);  // between two
+  const float* far_behind = std::max(x.as<float>(), y.as<float>()) + (1 << 20);
+  CHECK_THROWS_AS(add(far_behind, y.as<float>(), 1), Error);
   CHECK_THROWS_AS(device.upload(host.data(), host.data(), 64), Error);
   CHECK_THROWS_AS(device.download(host.data(), x.as<float>(), 65), Error);
   CHECK_THROWS_AS(device.copy(x.as<float>(), host.data(), 64), Error);

@@ -22,7 +22,8 @@ uint32_t prompt_tokens(const TokenCounter& counter, const NewChunk& c) {
   return counter.count(c.header.empty() ? c.body + "\n" : c.header + "\n" + c.body + "\n");
 }
 
-std::vector<NewChunk> chunks_of(const Document& document, uint32_t budget, const TokenCounter& counter = TokenCounter(&kTokenizer)) {
+std::vector<NewChunk> chunks_of(const Document& document, uint32_t budget,
+                                const TokenCounter& counter = TokenCounter(&kTokenizer)) {
   std::vector<NewChunk> chunks = chunk_document(document, counter, budget);
   for (const NewChunk& c : chunks) {
     CAPTURE(c.header, c.body);
@@ -74,13 +75,14 @@ TEST_CASE("chunker: the header is the trail of headings, and small sections shar
   CHECK(chunks[0].header == "Leave policy > Carrying over");
   CHECK(chunks[0].body.rfind("Sentence number 0", 0) == 0);
   CHECK(chunks[1].header == "Leave policy > Sick leave");
-  CHECK(chunks[1].body == "### First days\n\nCall in.\n\n### Later\n\nSend a note.");
+  CHECK(chunks[1].body == "### First days\nCall in.\n\n### Later\nSend a note.");
   CHECK(chunks[1].line_from == 11);
   CHECK(chunks[1].line_to == 19);
 }
 
 TEST_CASE("chunker: the same section makes the same chunk wherever its file stands", "[docs]") {
-  const auto a = chunks_of(read_markdown("# T\n\n## S\n\ntext\n"), 64), b = chunks_of(read_markdown("\n\n# T\n\n\n## S\n\ntext"), 64);
+  const auto a = chunks_of(read_markdown("# T\n\n## S\n\ntext\n"), 64),
+             b = chunks_of(read_markdown("\n\n# T\n\n\n## S\n\ntext"), 64);
   REQUIRE(a.size() == 1);
   REQUIRE(b.size() == 1);
   CHECK(chunk_text_hash(a[0].header, a[0].body) == chunk_text_hash(b[0].header, b[0].body));
@@ -160,7 +162,8 @@ TEST_CASE("chunker: code is cut at line ends and keeps its indentation", "[docs]
 TEST_CASE("chunker: a heading stays with what follows, an announcing line too", "[docs]") {
   std::string text = "# T\n\n";
   for (int i = 0; i < 4; ++i) text += sentence(i) + "\n";
-  text += "\nThe options are:\n\n- " + sentence(7) + "\n- " + sentence(8) + "\n- " + sentence(9) + "\n\n## Next\n\n" + sentence(10) + "\n";
+  text += "\nThe options are:\n\n- " + sentence(7) + "\n- " + sentence(8) + "\n- " + sentence(9) + "\n\n## Next\n\n" +
+          sentence(10) + "\n";
   const auto chunks = chunks_of(read_markdown(text), 100);
   for (const NewChunk& c : chunks) {
     CHECK(c.body.find("## Next") == std::string::npos);
@@ -168,7 +171,8 @@ TEST_CASE("chunker: a heading stays with what follows, an announcing line too", 
   }
   CHECK(chunks.back().header == "T > Next");
   std::string headings;
-  for (int i = 0; i < 400; ++i) headings += std::string(static_cast<size_t>(1 + i % 6), '#') + " Heading " + std::to_string(i) + "\n";
+  for (int i = 0; i < 400; ++i)
+    headings += std::string(static_cast<size_t>(1 + i % 6), '#') + " Heading " + std::to_string(i) + "\n";
   const std::string all = [&] {
     std::string s;
     for (const NewChunk& c : chunks_of(read_markdown(headings), 64)) s += c.header + "\n" + c.body + "\n";
@@ -179,12 +183,14 @@ TEST_CASE("chunker: a heading stays with what follows, an announcing line too", 
 
 TEST_CASE("chunker: a header that is too long is shortened, never endless", "[docs]") {
   std::string trail;
-  for (int i = 1; i <= 6; ++i) trail += std::string(static_cast<size_t>(i), '#') + " " + std::string(300, static_cast<char>('a' + i)) + "\n\n";
+  for (int i = 1; i <= 6; ++i)
+    trail += std::string(static_cast<size_t>(i), '#') + " " + std::string(300, static_cast<char>('a' + i)) + "\n\n";
   for (const uint32_t budget : {32u, 64u, 256u, 1000u}) {
     const auto chunks = chunks_of(read_markdown(trail + "The text below."), budget);
     REQUIRE(!chunks.empty());
     CHECK(chunks.back().body.find("The text below.") != std::string::npos);
-    for (const NewChunk& c : chunks) CHECK(TokenCounter(&kTokenizer).count(c.header) <= std::min(kHeaderTokensMax, budget / 4) + 1);
+    for (const NewChunk& c : chunks)
+      CHECK(TokenCounter(&kTokenizer).count(c.header) <= std::min(kHeaderTokensMax, budget / 4) + 1);
   }
   CHECK(chunk_document(read_markdown("# T\n\ntext"), TokenCounter(nullptr), 1).size() == 1);  // clamped
   const auto words = chunks_of(read_markdown("# One\n\n## Two words here\n\n### Three\n\n" + sentence(1)), 256);
@@ -192,7 +198,8 @@ TEST_CASE("chunker: a header that is too long is shortened, never endless", "[do
 }
 
 TEST_CASE("chunker: an empty heading closes its section", "[docs]") {
-  Document d = read_rst("Top\n===\n\n.. py:data:: SECRET\n\n   " + sentence(1) + " " + sentence(2) + "\n\n" + sentence(3) + " " + sentence(4) + "\n");
+  Document d = read_rst("Top\n===\n\n.. py:data:: SECRET\n\n   " + sentence(1) + " " + sentence(2) + "\n\n" +
+                        sentence(3) + " " + sentence(4) + "\n");
   const auto chunks = chunks_of(d, 70);
   REQUIRE(chunks.size() == 2);
   CHECK(chunks[0].header == "Top > SECRET");
@@ -201,8 +208,21 @@ TEST_CASE("chunker: an empty heading closes its section", "[docs]") {
 
 TEST_CASE("chunker: random documents keep the budget and all of their text", "[docs]") {
   Rng rng(5);
-  const char* parts[] = {"# A heading\n", "## Sub `x`\n", "words and words. More words! ", "\n\n", "- item\n", "```\ncode line\n```\n", "| a | b |\n|---|---|\n| 1 | 2 |\n",
-                         "長い文章です。", "\n", "x", "endlesswordwithoutanyspaceinitatall", "Title\n===\n", "   ", "### \n", "👍🏽"};
+  const char* parts[] = {"# A heading\n",
+                         "## Sub `x`\n",
+                         "words and words. More words! ",
+                         "\n\n",
+                         "- item\n",
+                         "```\ncode line\n```\n",
+                         "| a | b |\n|---|---|\n| 1 | 2 |\n",
+                         "長い文章です。",
+                         "\n",
+                         "x",
+                         "endlesswordwithoutanyspaceinitatall",
+                         "Title\n===\n",
+                         "   ",
+                         "### \n",
+                         "👍🏽"};
   for (int round = 0; round < 400; ++round) {
     std::string text;
     const uint64_t n = rng.below(120);
@@ -251,7 +271,7 @@ TEST_CASE("split: ranges are in order, whole and within the room", "[docs]") {
   CHECK(pieces("One. Two. Three.", SplitAt::kSentences, 10) == "[One. Two.][Three.]");
   CHECK(pieces("e.g. this (v. 2) stays. Next", SplitAt::kSentences, 24) == "[e.g. this (v. 2) stays.][Next]");
   CHECK(pieces("好。好。好。", SplitAt::kSentences, 12) == "[好。好。][好。]");
-  CHECK(pieces("a b c d e", SplitAt::kSentences, 3) == "[a][b][c][d][e]");
+  CHECK(pieces("a b c d e", SplitAt::kSentences, 3) == "[a b][c][d][e]");
   CHECK(pieces("abcdefgh", SplitAt::kSentences, 3) == "[abc][def][gh]");
   CHECK(pieces("a\nb\nc", SplitAt::kLines, 3) == "[a\nb][c]");
   CHECK(pieces("好好", SplitAt::kSentences, 1) == "[好][好]");

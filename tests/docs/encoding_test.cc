@@ -51,9 +51,11 @@ TEST_CASE("encoding: text in the encodings people have is read", "[docs]") {
       {"utf-16 of odd length", utf16(wide, false, true) + "A", "utf-16le", narrow},
       {"utf-32 le", utf32le(U"Tide \u00e9 \U0001F30A"), "utf-32le", "Tide \u00e9 \U0001F30A"},
       {"latin-1", "gar\xe7on \xe0 Besan\xe7on", "windows-1252", "gar\u00e7on \u00e0 Besan\u00e7on"},
-      {"windows-1252", "\x93Quoted\x94 \x96 it\x92s 50 \x80 \x85", "windows-1252", "\u201cQuoted\u201d \u2013 it\u2019s 50 \u20ac \u2026"},
+      {"windows-1252", "\x93Quoted\x94 \x96 it\x92s 50 \x80 \x85", "windows-1252",
+       "\u201cQuoted\u201d \u2013 it\u2019s 50 \u20ac \u2026"},
       {"mostly good utf-8", "h\u00e9 l\u00e0 caf\u00e9 \xe2\x82", "utf-8", "h\u00e9 l\u00e0 caf\u00e9 \ufffd"},
-      {"one NUL", "before\0after some more words of plain text here\n"s, "utf-8", "beforeafter some more words of plain text here\n"},
+      {"one NUL", "before\0after some more words of plain text here\n"s, "utf-8",
+       "beforeafter some more words of plain text here\n"},
       {"CRLF", "a\r\nb\r\n", "utf-8", "a\nb\n"},
       {"CR", "a\rb\r", "utf-8", "a\nb\n"},
       {"mixed ends keep the count", "a\r\n\rb\n\nc", "utf-8", "a\n\nb\n\nc"},
@@ -65,7 +67,8 @@ TEST_CASE("encoding: text in the encodings people have is read", "[docs]") {
       {"bidirectional override", "a\u202eb\u202cc\u2066d", "utf-8", "abcd"},
       {"no-break space, soft hyphen, inner mark", "a\u00a0b\u00adc\ufeffd", "utf-8", "a bcd"},
       {"invisible tags", "a\U000E0041\U000E0042z", "utf-8", "az"},
-      {"joiners and variation selectors stay", "\U0001F468\u200d\U0001F469 \u2764\ufe0f", "utf-8", "\U0001F468\u200d\U0001F469 \u2764\ufe0f"},
+      {"joiners and variation selectors stay", "\U0001F468\u200d\U0001F469 \u2764\ufe0f", "utf-8",
+       "\U0001F468\u200d\U0001F469 \u2764\ufe0f"},
   };
   for (const Row& row : rows) {
     INFO(row.what);
@@ -87,9 +90,13 @@ TEST_CASE("encoding: bytes that are no text are named", "[docs]") {
   };
   const Row rows[] = {
       {"\x89PNG\r\n\x1a\nrest", "a PNG picture"},
-      {"\x7f" "ELF\x02\x01\x01", "a program"},
+      {"\x7f"
+       "ELF\x02\x01\x01",
+       "a program"},
       {"\x1f\x8b\x08\x00 text", "gzip-compressed data"},
-      {"PK\x03\x04" "abc", "a zip archive or an office document"},
+      {"PK\x03\x04"
+       "abc",
+       "a zip archive or an office document"},
       {"%PDF-1.4\n", "a PDF document"},
       {"GGUF\x03", "a GGUF model"},
       {noise, "binary data"},
@@ -112,7 +119,10 @@ TEST_CASE("encoding: whatever the bytes are, what comes out is clean", "[docs]")
     std::string bytes(rng.below(60), '\0');
     const uint64_t kind = rng.below(4);
     for (char& c : bytes) {
-      c = static_cast<char>(kind == 0 ? rng.below(256) : kind == 1 ? 0x80 + rng.below(128) : kind == 2 ? rng.below(128) : "\x1b[]\\\r\n\x07 aZ\xc2\x85\xe2\x80\xae"[rng.below(17)]);
+      c = static_cast<char>(kind == 0   ? rng.below(256)
+                            : kind == 1 ? 0x80 + rng.below(128)
+                            : kind == 2 ? rng.below(128)
+                                        : "\x1b[]\\\r\n\x07 aZ\xc2\x85\xe2\x80\xae"[rng.below(17)]);
     }
     if (rng.below(4) == 0) bytes = "\xff\xfe" + bytes;
     CAPTURE(round);

@@ -17,7 +17,11 @@ namespace {
 constexpr double kMargin = 0.05;      // f32: a greedy token whose margin is above this must be the reference's
 constexpr double kLogits = 1e-2;      // f32: how far logits may be off (both from the golden files' README)
 constexpr double kFastMargin = 0.5;   // fast: up to the first token whose margin is below this
-constexpr double kFastKl = 2e-3;      // fast: mean KL over the prompt's positions against the own f32, nats
+
+// fast: mean KL over a prompt's positions against the own f32, nats. SmolLM2's activations have outliers, beside which int8 steps
+// over 32 values are coarse for the others: llama.cpp, whose activations are quantised alike, is as far from its own float32 on
+// the longest prompt (mean 3e-3, 96.3 % the same top-1).
+constexpr double kFastKl = 2e-3, kFastKlSmolLm2 = 5e-3;
 
 std::optional<json> read_json(const std::string& relative) {
   const auto path = shared_path(relative);
@@ -55,7 +59,7 @@ void over_prompt(Engine& f32, Engine& fast, const Ids& ids, const Use& use) {
   }
 }
 
-void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy) {
+void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, double fast_kl) {
   const Ids ids = run["ids"].get<Ids>(), greedy = run["greedy"].get<Ids>();
   const std::vector<double> margins = run["greedy_margin"].get<std::vector<double>>();
   double nll = 0, kl = 0, largest_kl = 0;
@@ -83,7 +87,7 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy) {
   CHECK(std::abs(log_sum_exp(last) - run["logsumexp"].get<double>()) < kLogits);
   const double nll_golden = run["nll_sum"].get<double>();
   CHECK(std::abs(nll - nll_golden) < 2 * kLogits * static_cast<double>(ids.size()));
-  CHECK(kl < kFastKl);
+  CHECK(kl < fast_kl);
 
   // Teacher-forced, so that a close call does not end the comparison.
   size_t n_same = 0;
@@ -105,7 +109,7 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy) {
   WARN(figures.str());
 }
 
-void check_model(const std::string& name, size_t n_runs, size_t n_greedy) {
+void check_model(const std::string& name, size_t n_runs, size_t n_greedy, double fast_kl) {
   const auto path = model_path(name + ".gguf");
   const auto golden = read_json("data/golden/" + name + ".json");
   if (!path || !golden) return;
@@ -113,7 +117,7 @@ void check_model(const std::string& name, size_t n_runs, size_t n_greedy) {
   for (size_t i = 0; i < std::min(n_runs, (*golden)["runs"].size()); ++i) {
     const json& run = (*golden)["runs"][i];
     CAPTURE(name, run["prompt"].get<std::string>().substr(0, 60));
-    check_run(f32.engine, fast.engine, run, n_greedy);
+    check_run(f32.engine, fast.engine, run, n_greedy, fast_kl);
   }
 }
 
@@ -184,11 +188,11 @@ TEST_CASE("golden: stories260K gives the reference's logits and stories, on ever
   }
 }
 
-TEST_CASE("golden: SmolLM2 continues as the reference does", "[engine]") { check_model("smollm2-135m-instruct-q4_1", 1, 8); }
+TEST_CASE("golden: SmolLM2 continues as the reference does", "[engine]") { check_model("smollm2-135m-instruct-q4_1", 1, 8, kFastKlSmolLm2); }
 
-TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") { check_model("smollm2-135m-instruct-q4_1", 4, 32); }
-TEST_CASE("golden: Qwen2.5, all prompts", "[engine][.slow]") { check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32); }
-TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") { check_model("gemma3-270m-q4_k_m", 4, 32); }
+TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") { check_model("smollm2-135m-instruct-q4_1", 4, 32, kFastKlSmolLm2); }
+TEST_CASE("golden: Qwen2.5, all prompts", "[engine][.slow]") { check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32, kFastKl); }
+TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") { check_model("gemma3-270m-q4_k_m", 4, 32, kFastKl); }
 
 TEST_CASE("identity: three passages recomputed in full are full prefill, on SmolLM2", "[engine][.slow]") {
   const auto path = model_path("smollm2-135m-instruct-q4_1.gguf");

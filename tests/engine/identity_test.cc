@@ -218,6 +218,42 @@ TEST_CASE("identity: recomputing every reused row is full prefill in every order
   });
 }
 
+TEST_CASE("identity: recomputing some rows is a plan in which these rows are fresh", "[engine]") {
+  // Also for the deviation policies: up to check layer 1 they compute all rows, but what they replace in layer 0 is equal.
+  on_every_engine([](Engine& engine) {
+    const Prompt p(vocab_of(engine));
+    const size_t n = p.question.size();
+    const Chunks chunks(engine, p);
+    const std::vector<size_t> order = {1, 2, 0};
+    for (const PolicyKind policy : kRankingPolicies) {
+      if (policy == PolicyKind::kAll) continue;
+      CAPTURE(policy_name(policy));
+      PipelineOptions options = rows_wanted(n, with(policy, 0.4));
+      options.slice_rows = policy == PolicyKind::kQuery ? 7 : 512;
+      const PipelineReport report = prefill_anew(engine, chunks.plan(order), options);
+      const size_t n_chunk_rows = p.a.size() + p.b.size() + p.c.size();
+      REQUIRE(report.recomputed.size() == static_cast<size_t>(std::llround(0.4 * static_cast<double>(n_chunk_rows))));
+      PromptPlan plan = plan_of(fresh(p.prefix));
+      size_t start = p.prefix.size();
+      for (const size_t i : order) {
+        const auto is_fresh = [&](size_t row) {
+          return std::binary_search(report.recomputed.begin(), report.recomputed.end(), static_cast<int32_t>(start + row));
+        };
+        const Ids& ids = chunks.ids[i];
+        for (size_t from = 0, to = 0; from < ids.size(); from = to) {
+          while (to < ids.size() && is_fresh(to) == is_fresh(from)) ++to;
+          const Ids part(ids.begin() + static_cast<ptrdiff_t>(from), ids.begin() + static_cast<ptrdiff_t>(to));
+          plan.segments.push_back(is_fresh(from) ? fresh(part)
+                                                 : stored(SegmentFrom::kChunk, part, as_reader(rows_of(chunks.kv[i], from, part.size()))));
+        }
+        start += ids.size();
+      }
+      plan.segments.push_back(fresh(p.question));
+      CHECK(same_bits(prefill_anew(engine, std::move(plan), rows_wanted(n, with(PolicyKind::kNone))).logits, report.logits));
+    }
+  });
+}
+
 TEST_CASE("identity: the first chunk reused as exact is full prefill, and so is decoding behind it", "[engine]") {
   on_every_engine([](Engine& engine) {
     const Prompt p(vocab_of(engine));
@@ -303,6 +339,42 @@ TEST_CASE("identity: KV fetched and placed where it was computed is the live KV,
       placed.place(layer, block.k(layer), block.v(layer), chunk_pos);
       CHECK(live_rows(model.ops(), computed, layer, p.prefix.size(), p.a.size()) ==
             live_rows(model.ops(), placed, layer, p.prefix.size(), p.a.size()));
+    }
+  });
+}
+
+TEST_CASE("identity: the first layer's KV of a moved chunk is what is computed there, bit for bit", "[engine]") {
+  // K and V of layer 0 depend on nothing but the token: stored un-rotated, they can be put anywhere without a trace.
+  on_every_engine([](Engine& engine) {
+    LoadedModel& model = engine.model();
+    const Prompt p(vocab_of(engine));
+    const KvBlock block = computed_kv(engine, p.prefix, p.a);
+    const Ids ids = joined(p.c, p.prefix, p.b, p.a);
+    const auto pos = positions_from(0, ids.size());
+    const size_t at = ids.size() - p.a.size();
+    Forward computed(model), placed(model);
+    computed.reserve(ids.size(), 0);
+    placed.reserve(ids.size(), 0);
+    computed.begin(ids, pos);
+    computed.project(0);
+    computed.finish(0, {}, 0);
+    placed.place(0, block.k(0), block.v(0), std::span(pos).subspan(at));
+    CHECK(live_rows(model.ops(), computed, 0, at, p.a.size()) == live_rows(model.ops(), placed, 0, at, p.a.size()));
+    // The same in the words of the deviation policies, and that they see a row which is another one.
+    placed.begin(p.a, std::span(pos).subspan(at));
+    placed.project(0);
+    std::vector<float> k_dev(p.a.size(), -1.0f), v_dev = k_dev;
+    placed.deviation(0, k_dev, v_dev);
+    CHECK(k_dev == std::vector<float>(p.a.size(), 0.0f));
+    CHECK(v_dev == std::vector<float>(p.a.size(), 0.0f));
+    Ids other = p.a;
+    other[3] = (other[3] + 1) % static_cast<int32_t>(vocab_of(engine));
+    placed.begin(other, std::span(pos).subspan(at));
+    placed.project(0);
+    placed.deviation(0, k_dev, v_dev);
+    for (size_t i = 0; i < other.size(); ++i) {
+      CHECK((k_dev[i] > 0) == (i == 3));
+      CHECK((v_dev[i] > 0) == (i == 3));
     }
   });
 }
@@ -403,6 +475,16 @@ TEST_CASE("identity: prompts beyond several ranges of keys, slices and a growing
         for (const PolicyKind policy : {PolicyKind::kQuery, PolicyKind::kDevKv}) {
           CHECK(same(answer(engine, chunks.plan({0, 1, 2}), rows_wanted(n, with(policy, 1.0))), expected));
         }
+        // Room for 256 slots at first: rows move as it grows.
+        LoadedEngine growing(tiny_path(architecture), *ops, precision, 2);
+        std::vector<float> row;
+        size_t from = 0;
+        for (const size_t to : {size_t{200}, size_t{300}, size_t{301}, p.whole().size()}) {
+          const Ids whole = p.whole();
+          row = growing.engine.extend(std::span(whole).subspan(from, to - from));
+          from = to;
+        }
+        CHECK(same_bits(row, std::span(expected.rows).last(vocab_of(engine))));
       }
     }
   }

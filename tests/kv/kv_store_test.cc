@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "kv/blob_codec.h"
 #include "support/fake_clock.h"
@@ -132,10 +134,8 @@ TEST_CASE("kv store: a file that is another blob's is a miss with the difference
   for (const auto& [other, reason] : neighbours(identity)) {
     CAPTURE(reason);
     const Hash key = put(s.kv, identity, identity.block(1)).key;
+    if (kv_key(other.get()) == key) continue;  // its shape differs, but not its layout: no model writes that
     plant(s.kv, key, other);
-    if (!s.catalogue.kv(key)) put(s.kv, identity, identity.block(1)), plant(s.kv, key, other);
-    const bool same_key = kv_key(other.get()) == key;
-    if (same_key) continue;  // a different shape under one layout cannot be stored by one model
     CHECK(why_not(s.kv, identity, identity.block(1)) == reason);
     CHECK(!s.catalogue.kv(key));
     CHECK(!std::filesystem::exists(s.kv.path_of(key)));
@@ -302,6 +302,7 @@ TEST_CASE("kv store: gc takes what nothing refers to and leaves the rest", "[kv]
   write(dir / "store/kv/ab/" + hash_filled(0xab).hex() + ".kv.tmp-1-2");  // young: somebody may be writing it
   write(dir / "store/kv/ab/notes.txt");                                   // not ours
   write(dir / "store/kv/cd/" + kept.hex() + ".kv");                       // not where its key belongs
+  clock.advance_ms(60'000);
 
   const auto removed = kv.gc();
   CHECK(removed.rows == 2);
@@ -339,8 +340,10 @@ TEST_CASE("kv store: a read-only store serves and is not changed", "[kv]") {
   kv.set_aside(kv_key(identity.get()), "test");
   CHECK(why_not(kv, identity, block).empty());
   CHECK(kv.put(identity.get(), block, KvCodec::kRaw, std::nullopt).error().message() == "store cannot be written");
-  CHECK(!kv.remove(kv_key(identity.get())).ok());
-  CHECK_THROWS_AS(kv.gc(), Error);
+  CHECK(kv.remove(kv_key(identity.get())).error().message() == "store cannot be written");
+  write_all(kv.path_of(hash_filled(8)), "garbage");
+  CHECK_THROWS_WITH(kv.gc(), Catch::Contains("store cannot be written"));
+  CHECK(std::filesystem::exists(kv.path_of(hash_filled(8))));
   CHECK(kv.verify().bad.size() == 1);
   CHECK(!std::filesystem::exists(dir / "store/set-aside"));
 }
@@ -522,11 +525,13 @@ TEST_CASE("kv store: a full disk is a resource error, keeps what is stored, and 
     }
   }
   --n_stored;
-  CHECK(n_stored > 0);
   CHECK(catalogue.kv_keys().size() == static_cast<size_t>(n_stored));
   CHECK(kv.verify().bad.empty());
   CHECK(kv.gc().files == 0);  // the half-written file went with the error
-  identity.ids[0] = 0;
-  REQUIRE(kv.remove(kv_key(identity.get())).ok());
+  CHECK(n_stored > 2);
+  for (int32_t n = 0; n < 2; ++n) {  // the catalogue's log takes some of the room of one
+    identity.ids[0] = n;
+    REQUIRE(kv.remove(kv_key(identity.get())).ok());
+  }
   REQUIRE(kv.put(identity.get(), identity.block(1, KvPattern::kRandomBits), KvCodec::kLossless, std::nullopt).ok());
 }

@@ -63,7 +63,8 @@ const Messages kLong = {{"system", " Be brief. "}, {"user", "Hi\n"}, {"assistant
 
 }  // namespace
 
-TEST_CASE("chat template: SmolLM2 and Qwen2.5 are rendered as transformers does, default system text and all", "[model][chat]") {
+TEST_CASE("chat template: SmolLM2 and Qwen2.5 are rendered as transformers does, default system text and all",
+          "[model][chat]") {
   const auto golden = shared_path("data/golden/chat-templates.json");
   if (!golden) return;
   size_t n = 0;
@@ -86,12 +87,9 @@ TEST_CASE("chat template: real templates are rendered to the byte or refused, ne
   if (!file) return;
   // What becomes of each: its family, or why it is refused.
   const std::map<std::string, std::string> wanted = {
-      {"meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3"},
-      {"meta-llama-Llama-3.2-3B-Instruct.jinja", "llama3"},
-      {"meta-llama-Llama-3.3-70B-Instruct.jinja", "llama3"},
-      {"google-gemma-2-2b-it.jinja", "gemma"},
-      {"microsoft-Phi-3.5-mini-instruct.jinja", "phi3"},
-      {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral"},
+      {"meta-llama-Llama-3.1-8B-Instruct.jinja", "llama3"},  {"meta-llama-Llama-3.2-3B-Instruct.jinja", "llama3"},
+      {"meta-llama-Llama-3.3-70B-Instruct.jinja", "llama3"}, {"google-gemma-2-2b-it.jinja", "gemma"},
+      {"microsoft-Phi-3.5-mini-instruct.jinja", "phi3"},     {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "mistral"},
       {"Qwen-Qwen2.5-7B-Instruct.jinja", "chatml"},
   };
   std::map<std::string, size_t> compared;
@@ -112,15 +110,17 @@ TEST_CASE("chat template: real templates are rendered to the byte or refused, ne
     const bool generation = item["add_generation_prompt"];
     CAPTURE(name, item["messages"].dump(), generation);
     if (item.contains("error")) {
-      // Gemma 2 takes no system turn; ours puts the text in front of the question instead of giving up (chat_template.h).
+      // Gemma 2 takes no system turn; ours puts the text in front of the question instead of giving up
+      // (chat_template.h).
       CHECK(name == "google-gemma-2-2b-it.jinja");
-      CHECK(rendered(*t, messages, generation).find(messages[0].content + "\n\n" + messages[1].content) != std::string::npos);
+      CHECK(rendered(*t, messages, generation).find(messages[0].content + "\n\n" + messages[1].content) !=
+            std::string::npos);
       continue;
     }
     std::string text = item["text"];
     if (name == "meta-llama-Llama-3.2-3B-Instruct.jinja") {
-      // Its date is that of the day where the renderer has a clock for it, else a fixed one. cento gives it none: a prompt
-      // that changed every midnight would make everything stored worthless.
+      // Its date is that of the day where the renderer has a clock for it, else a fixed one. cento gives it none: a
+      // prompt that changed every midnight would make everything stored worthless.
       const size_t at = text.find("26 Jul 2026");
       REQUIRE(at != std::string::npos);
       text.replace(at, 11, "26 Jul 2024");
@@ -168,19 +168,26 @@ TEST_CASE("chat template: a frame around a question is the rendered conversation
 }
 
 TEST_CASE("chat template: the plain forms of the families", "[model][chat]") {
-  const std::map<TemplateKind, std::pair<std::string, std::string>> wanted = {  // with the generation prompt; without
+  const std::map<TemplateKind, std::pair<std::string, std::string>> wanted = {
+      // with the generation prompt; without
       {TemplateKind::kNone, {" Be brief. \nHi\n\nHello.\n2+2?\n", " Be brief. \nHi\n\nHello.\n2+2?"}},
       {TemplateKind::kChatMl,
-       {"<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
+       {"<|im_start|>system\n Be brief. "
+        "<|im_end|>\n<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
         "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n",
-        "<|im_start|>system\n Be brief. <|im_end|>\n<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
+        "<|im_start|>system\n Be brief. "
+        "<|im_end|>\n<|im_start|>user\nHi\n<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
         "<|im_start|>user\n2+2?<|im_end|>\n"}},
       {TemplateKind::kLlama3,
-       {"<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-        "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|>"
+       {"<|start_header_id|>system<|end_header_id|>\n\nBe "
+        "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|><|start_header_id|>user<|end_header_id|>"
+        "\n\n2+2?<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        "<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
-        "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n2+2?"
+        "<|start_header_id|>system<|end_header_id|>\n\nBe "
+        "brief.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\nHello.<|eot_id|><|start_header_id|>user<|end_header_id|>"
+        "\n\n2+2?"
         "<|eot_id|>"}},
       {TemplateKind::kLlama2,
        {"[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST] Hello. </s><s>[INST] 2+2? [/INST]",
@@ -189,15 +196,20 @@ TEST_CASE("chat template: the plain forms of the families", "[model][chat]") {
        {"[INST]  Be brief. \n\nHi\n [/INST] Hello.</s>[INST] 2+2? [/INST]",
         "[INST]  Be brief. \n\nHi\n [/INST] Hello.</s>[INST] 2+2? [/INST]"}},
       {TemplateKind::kGemma,
-       {"<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello.<end_of_turn>\n<start_of_turn>user\n2+2?"
+       {"<start_of_turn>user\nBe "
+        "brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello.<end_of_turn>\n<start_of_turn>user\n2+2?"
         "<end_of_turn>\n<start_of_turn>model\n",
-        "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello.<end_of_turn>\n<start_of_turn>user\n2+2?"
+        "<start_of_turn>user\nBe "
+        "brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nHello.<end_of_turn>\n<start_of_turn>user\n2+2?"
         "<end_of_turn>\n"}},
       {TemplateKind::kPhi3,
-       {"<|system|>\n Be brief. <|end|>\n<|user|>\nHi\n<|end|>\n<|assistant|>\nHello.<|end|>\n<|user|>\n2+2?<|end|>\n<|assistant|>\n",
-        "<|system|>\n Be brief. <|end|>\n<|user|>\nHi\n<|end|>\n<|assistant|>\nHello.<|end|>\n<|user|>\n2+2?<|end|>\n"}},
+       {"<|system|>\n Be brief. "
+        "<|end|>\n<|user|>\nHi\n<|end|>\n<|assistant|>\nHello.<|end|>\n<|user|>\n2+2?<|end|>\n<|assistant|>\n",
+        "<|system|>\n Be brief. "
+        "<|end|>\n<|user|>\nHi\n<|end|>\n<|assistant|>\nHello.<|end|>\n<|user|>\n2+2?<|end|>\n"}},
       {TemplateKind::kZephyr,
-       {"<|system|>\n Be brief. </s>\n<|user|>\nHi\n</s>\n<|assistant|>\nHello.</s>\n<|user|>\n2+2?</s>\n<|assistant|>\n",
+       {"<|system|>\n Be brief. "
+        "</s>\n<|user|>\nHi\n</s>\n<|assistant|>\nHello.</s>\n<|user|>\n2+2?</s>\n<|assistant|>\n",
         "<|system|>\n Be brief. </s>\n<|user|>\nHi\n</s>\n<|assistant|>\nHello.</s>\n<|user|>\n2+2?</s>\n"}},
   };
   CHECK(wanted.size() == ChatTemplate::names().size());
@@ -224,17 +236,24 @@ TEST_CASE("chat template: variants of the families are followed as the file writ
   const Messages two = {{"system", "Sy "}, {"user", " Q\n"}, {"assistant", "A"}, {"user", "R"}};
   // Mistral with and without spaces, the system text in the first question.
   const std::string mistral =
-      "{{ bos_token }}{% set sys = '' %}{% if messages[0].role == 'system' %}{% set sys = messages[0].content + '\\n\\n' %}"
-      "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-      "{{ raise_exception('alternate') }}{% endif %}{% if m.role == 'user' %}{{ '[INST] ' + (sys if loop.first else '') + m.content "
+      "{{ bos_token }}{% set sys = '' %}{% if messages[0].role == 'system' %}{% set sys = messages[0].content + "
+      "'\\n\\n' %}"
+      "{% set messages = messages[1:] %}{% endif %}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 "
+      "== 0) %}"
+      "{{ raise_exception('alternate') }}{% endif %}{% if m.role == 'user' %}{{ '[INST] ' + (sys if loop.first else "
+      "'') + m.content "
       "+ ' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}";
   CHECK(kind_and_text(mistral, two) == "mistral: <s>[INST] Sy \n\n Q\n [/INST]A</s>[INST] R [/INST]");
   // Llama 2, trimmed as a whole: the system text keeps its space, the first question loses it at its end only.
   const std::string llama2 =
-      "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set sys = messages[0]['content'] %}{% else %}"
-      "{% set rest = messages %}{% set sys = false %}{% endif %}{% for m in rest %}{% if loop.index0 == 0 and sys != false %}"
-      "{% set c = '<<SYS>>\\n' + sys + '\\n<</SYS>>\\n\\n' + m['content'] %}{% else %}{% set c = m['content'] %}{% endif %}"
-      "{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + c.strip() + ' [/INST]' }}{% elif m['role'] == 'assistant' %}"
+      "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set sys = messages[0]['content'] %}{% "
+      "else %}"
+      "{% set rest = messages %}{% set sys = false %}{% endif %}{% for m in rest %}{% if loop.index0 == 0 and sys != "
+      "false %}"
+      "{% set c = '<<SYS>>\\n' + sys + '\\n<</SYS>>\\n\\n' + m['content'] %}{% else %}{% set c = m['content'] %}{% "
+      "endif %}"
+      "{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + c.strip() + ' [/INST]' }}{% elif m['role'] == "
+      "'assistant' %}"
       "{{ ' ' + c.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
   CHECK(kind_and_text(llama2, two) ==
         "llama2: <s>[INST] <<SYS>>\nSy \n<</SYS>>\n\n Q [/INST] A </s><s>[INST] R [/INST]");
@@ -252,28 +271,37 @@ TEST_CASE("chat template: variants of the families are followed as the file writ
       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
   const ChatTemplate t = ChatTemplate::learn(with_default, "", "");
   CHECK(t.default_system() == "Be kind.");
-  CHECK(rendered(t, {{"user", "x"}}, false) == "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nx<|im_end|>\n");
+  CHECK(rendered(t, {{"user", "x"}}, false) ==
+        "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nx<|im_end|>\n");
   CHECK(rendered(t, {{"user", "x"}, {"system", "y"}, {"user", "z"}}, false) ==
         "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nx<|im_end|>\n<|im_start|>system\ny<|im_end|>\n"
         "<|im_start|>user\nz<|im_end|>\n");
   const std::string phi3 =
-      "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') %}{{'<|user|>' + '\n' + m['content'] + '<|end|>' + '\n' + "
-      "'<|assistant|>' + '\n'}}{% elif (m['role'] == 'assistant') %}{{m['content'] + '<|end|>' + '\n'}}{% endif %}{% endfor %}";
+      "{{ bos_token }}{% for m in messages %}{% if (m['role'] == 'user') %}{{'<|user|>' + '\n' + m['content'] + "
+      "'<|end|>' + '\n' + "
+      "'<|assistant|>' + '\n'}}{% elif (m['role'] == 'assistant') %}{{m['content'] + '<|end|>' + '\n'}}{% endif %}{% "
+      "endfor %}";
   CHECK(kind_and_text(phi3, two) ==
         "phi3: <s><|user|>\nSy\n\n Q\n<|end|>\n<|assistant|>\nA<|end|>\n<|user|>\nR<|end|>\n<|assistant|>\n");
   // Thinking of earlier answers goes; white space is taken off first.
   const std::string thinking =
-      "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}"
-      "{% endfor %}{% for m in messages %}{% set c = m.content|trim %}{% if m.role == 'assistant' and '</think>' in c and "
+      "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 "
+      "%}{% endif %}"
+      "{% endfor %}{% for m in messages %}{% set c = m.content|trim %}{% if m.role == 'assistant' and '</think>' in c "
+      "and "
       "loop.index0 < ns.last %}{% set c = c.split('</think>')[-1].lstrip('\\n') %}{% endif %}"
       "{{ '<|im_start|>' + m.role + '\\n' + c + '<|im_end|>\\n' }}{% endfor %}";
-  CHECK(kind_and_text(thinking, {{"user", "a"}, {"assistant", "<think>t</think>\n\n B "}, {"user", "<think>c</think>"}}) ==
-        "chatml: <|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n B<|im_end|>\n<|im_start|>user\n<think>c</think><|im_end|>\n");
+  CHECK(kind_and_text(thinking,
+                      {{"user", "a"}, {"assistant", "<think>t</think>\n\n B "}, {"user", "<think>c</think>"}}) ==
+        "chatml: <|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n "
+        "B<|im_end|>\n<|im_start|>user\n<think>c</think><|im_end|>\n");
 }
 
-TEST_CASE("chat template: templates that do more than put text around turns are refused with the reason", "[model][chat]") {
+TEST_CASE("chat template: templates that do more than put text around turns are refused with the reason",
+          "[model][chat]") {
   using Catch::Contains;
-  const std::string plain = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}";
+  const std::string plain =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}";
   CHECK(refusal(plain).empty());
   CHECK_THAT(refusal("{% for m in messages %}"), Contains("does not end"));
   CHECK_THAT(refusal("{% for m in messages %}{{ m.role }}{% endfor %}"), Contains("leaves out turns"));
@@ -285,8 +313,10 @@ TEST_CASE("chat template: templates that do more than put text around turns are 
   CHECK_THAT(refusal("{% if messages|length > 6 %}many {% endif %}" + plain), Contains("SUAUAUAU"));
   CHECK_THAT(refusal("{% if 'magic' in messages[0].content %}!{% endif %}" + plain), Contains("'magic'"));
   CHECK_THAT(refusal("{% if messages[0].content.startswith('/x') %}!{% endif %}" + plain), Contains("'/x'"));
-  CHECK_THAT(refusal("{% for m in messages %}<{{ m.content.replace(' ', '_') }}>{% endfor %}"), Contains("' '"));
-  CHECK_THAT(refusal("{% for m in messages %}<{{ m.content|replace('\n', ' ') }}>{% endfor %}"), Contains("white space"));
+  CHECK_THAT(refusal("{% for m in messages %}<{{ m.content.replace(' ', '_') }}>{% endfor %}"),
+             Contains("white space"));
+  CHECK_THAT(refusal("{% for m in messages %}<{{ m.content|replace('\n', ' ') }}>{% endfor %}"),
+             Contains("white space"));
   CHECK_THAT(refusal("{% include 'x' %}"), Contains("'include' is not supported"));
   // A family is named where its marks are there, and the override is the way out.
   CHECK_THAT(refusal("{{ now() }}" + plain), Contains("family chatml"));
@@ -304,11 +334,13 @@ TEST_CASE("chat template: what the file says, what the caller says, and what is 
   };
   CHECK(ChatTemplate::recognise(file_with("-")).kind() == TemplateKind::kNone);
   CHECK(ChatTemplate::recognise(file_with(" \n")).kind() == TemplateKind::kNone);
-  const std::string inst = "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}"
-                           "{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}";
+  const std::string inst =
+      "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}"
+      "{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}";
   const ChatTemplate mistral = ChatTemplate::recognise(file_with(inst));
   CHECK(mistral.kind() == TemplateKind::kMistral);
-  CHECK(rendered(mistral, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}}, true) == "<s>[INST]a[/INST]b</s>[INST]c[/INST]");
+  CHECK(rendered(mistral, {{"user", "a"}, {"assistant", "b"}, {"user", "c"}}, true) ==
+        "<s>[INST]a[/INST]b</s>[INST]c[/INST]");
   CHECK(ChatTemplate::recognise(file_with(inst), "gemma").kind() == TemplateKind::kGemma);
   CHECK(ChatTemplate::recognise(file_with(inst), "none").kind() == TemplateKind::kNone);
   try {
@@ -318,7 +350,8 @@ TEST_CASE("chat template: what the file says, what the caller says, and what is 
     CHECK(error.code() == Code::kUsage);
     CHECK(error.hint().find("chatml") != std::string::npos);
   }
-  CHECK_THROWS_WITH(ChatTemplate::recognise(file_with("{{ x() }}")), Catch::Contains("m.gguf") && Catch::Contains("--chat-template"));
+  CHECK_THROWS_WITH(ChatTemplate::recognise(file_with("{{ x() }}")),
+                    Catch::Contains("m.gguf") && Catch::Contains("--chat-template"));
 
   const ChatTemplate gemma = ChatTemplate::of(TemplateKind::kGemma);
   const auto refuses = [](const ChatTemplate& t, const Messages& messages) {
@@ -335,8 +368,10 @@ TEST_CASE("chat template: what the file says, what the caller says, and what is 
   CHECK(refuses(gemma, {{"system", "a"}}));
   CHECK_FALSE(refuses(gemma, {{"system", ""}, {"user", "a"}}));
   const ChatTemplate alternating = ChatTemplate::learn(
-      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('x') }}{% endif %}"
-      "<|im_start|>{{ m.content }}<|im_end|>{% endfor %}", "", "");
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('x') }}{% endif "
+      "%}"
+      "<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+      "", "");
   CHECK(refuses(alternating, {{"user", "a"}, {"user", "b"}}));
   CHECK(refuses(alternating, {{"assistant", "a"}}));
   CHECK_FALSE(refuses(alternating, {{"user", "a"}, {"assistant", "b"}}));
@@ -362,9 +397,11 @@ TEST_CASE("chat template: ids hold the template's control tokens and nobody else
     CHECK(std::count(ids.begin(), ids.end(), 2) == 1);
     CHECK(std::count(ids.begin(), ids.end(), 106) == 1);
     // A template that writes its BOS itself does not get another.
-    const std::vector<TemplatePart> own = {{true, "<bos><start_of_turn>user\n"}, {false, "Hi"}, {true, "<end_of_turn>\n"}};
+    const std::vector<TemplatePart> own = {
+        {true, "<bos><start_of_turn>user\n"}, {false, "Hi"}, {true, "<end_of_turn>\n"}};
     CHECK(ChatTemplate::encode(own, *tokenizer) == std::vector<int32_t>{2, 105, 2364, 107, 10979, 106, 107});
-    CHECK(ChatTemplate::encode({own.begin() + 1, own.end()}, *tokenizer, false) == std::vector<int32_t>{10979, 106, 107});
+    CHECK(ChatTemplate::encode({own.begin() + 1, own.end()}, *tokenizer, false) ==
+          std::vector<int32_t>{10979, 106, 107});
   }
   if (const auto path = shared_path("data/tokenizers/ggml-vocab-llama-spm.gguf")) {
     // The space of "[INST] " belongs to the word behind it, whoever wrote the word.
@@ -401,12 +438,15 @@ TEST_CASE("jinja: white space, expressions and statements", "[model][chat]") {
       {"{{ 'd' not in 'abc' or undefined_name }}", "True"},
       {"{{ undefined_name }}|{{ undefined_name is defined }}|{{ messages is not none }}", "|False|True"},
       {"{{ undefined_name.x }}", "error: 'undefined_name' is not defined"},
-      {"{{ messages[0].none_such is defined }}{{ messages[-1]['content'] }}{{ messages[5] is defined }}", "FalsebFalse"},
+      {"{{ messages[0].none_such is defined }}{{ messages[-1]['content'] }}{{ messages[5] is defined }}",
+       "FalsebFalse"},
       {"{% for m in messages[::-1] %}{{ m.content }}{{ loop.index }}{{ loop.last }};{% endfor %}", "b1False;x2True;"},
       {"{% for m in messages if m.role == 'user' %}{{ m.content }}{{ loop.length }}{% else %}none{% endfor %}", "x1"},
       {"{% for m in [] %}a{% else %}none{% endfor %}", "none"},
       {"{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}", "a1b2"},
-      {"{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "02"},
+      {"{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% "
+       "endfor %}",
+       "02"},
       {"{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}", "321"},
       {"{% set x = 1 %}{% for i in [2] %}{% set x = i %}{% endfor %}{{ x }}", "1"},
       {"{% set n = namespace(x=1) %}{% for i in [2, 3] %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}", "6"},
@@ -447,13 +487,17 @@ TEST_CASE("jinja: a hostile template comes to an end", "[model][chat]") {
   };
   for (const std::string& source : {
            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}" + std::string(),
-           "{% set n = namespace(x='aaaaaaaaaa') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}" + std::string(),
-           "{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}" + std::string(),
+           "{% set n = namespace(x='aaaaaaaaaa') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}" +
+               std::string(),
+           "{% set n = namespace(x=[1]) %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}" +
+               std::string(),
            "{% set n = namespace(x=[1]) %}{% for a in range(9999) %}{% set n.x = [n.x] %}{% endfor %}" + std::string(),
            "{% set n = namespace() %}{% set n.x = n %}{{ n|tojson }}" + std::string(),
-           "{% set n = namespace() %}{% set m = namespace(x=n) %}{% set n.x = m %}{{ n == m }}{{ n|tojson }}" + std::string(),
+           "{% set n = namespace() %}{% set m = namespace(x=n) %}{% set n.x = m %}{{ n == m }}{{ n|tojson }}" +
+               std::string(),
            "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}" + std::string(),
-           "{{ 'aaaaaaaaaaaaaaaa'.replace('a', 'aaaaaaaaaaaaaaaaaaaa')" + repeat(".replace('a', 'aaaaaaaaaaaaaaaaaaaa')", 20) + " }}",
+           "{{ 'aaaaaaaaaaaaaaaa'.replace('a', 'aaaaaaaaaaaaaaaaaaaa')" +
+               repeat(".replace('a', 'aaaaaaaaaaaaaaaaaaaa')", 20) + " }}",
            "{{ " + repeat("(", 5000) + "1" + repeat(")", 5000) + " }}",
            "{{ " + repeat("[", 5000) + repeat("]", 5000) + " }}",
            "{{ " + repeat("not ", 5000) + "1 }}",

@@ -97,6 +97,9 @@ TEST_CASE("weights: biases, norms and factors are there where the configuration 
   CHECK(g.layers[1].attn_post_norm->data == gemma.file.find_tensor("blk.1.post_attention_norm.weight")->view.data);
   CHECK(g.layers[1].ffn_post_norm->data == gemma.file.find_tensor("blk.1.post_ffw_norm.weight")->view.data);
   CHECK(g.output.data == g.embedding.data);
+  uint64_t all = 0;
+  for (const GgufTensor& t : gemma.file.tensors()) all += t.view.n_bytes;
+  CHECK(g.n_bytes == all);  // the shared matrix counts once
 
   TinyModelSpec spec = spec_of("llama");
   spec.rope_llama3 = true;

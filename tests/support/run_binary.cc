@@ -120,7 +120,8 @@ RunResult run_program(const std::string& program, const RunSpec& spec) {
   Fd in_read, in_write, out_read, out_write, err_read, err_write;
   if (spec.terminal) {
     out_read.fd = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (out_read.fd < 0 || ::grantpt(out_read.fd) != 0 || ::unlockpt(out_read.fd) != 0) throw std::runtime_error("no terminal");
+    if (out_read.fd < 0 || ::grantpt(out_read.fd) != 0 || ::unlockpt(out_read.fd) != 0)
+      throw std::runtime_error("no terminal");
     out_write.fd = ::open(::ptsname(out_read.fd), O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (out_write.fd < 0) throw std::runtime_error("no terminal");
     const winsize size = {24, 80, 0, 0};
@@ -131,7 +132,8 @@ RunResult run_program(const std::string& program, const RunSpec& spec) {
     make_pipe(err_read, err_write);
     ::fcntl(in_write.fd, F_SETFL, O_NONBLOCK);
   }
-  Running run{start(program, spec, spec.terminal ? out_write.fd : in_read.fd, out_write.fd, spec.terminal ? out_write.fd : err_write.fd)};
+  Running run{start(program, spec, spec.terminal ? out_write.fd : in_read.fd, out_write.fd,
+                    spec.terminal ? out_write.fd : err_write.fd)};
   in_read.reset();
   out_write.reset();
   err_write.reset();
