@@ -14,8 +14,8 @@ fp16 half(const std::byte* b) {
   return h;
 }
 
-// to[i] = or_into ? to[i] | field : field, with field = (from[i] >> shift & mask) << up, for 8 * kWords bytes. Eight bytes
-// at a time: packing a model goes through here.
+// to[i] = or_into ? to[i] | field : field, with field = (from[i] >> shift & mask) << up, for 8 * kWords bytes. Eight
+// bytes at a time: packing a model goes through here.
 template <int kWords, bool kOrInto = false>
 void fields(const std::byte* from, int shift, unsigned mask, uint8_t* to, int up = 0) {
   const uint64_t masks = mask * 0x0101010101010101ull;
@@ -37,9 +37,9 @@ void nibbles32(const std::byte* qs, uint8_t* code) {
 // 32 bits, one a value.
 void fifth_bits32(const std::byte* bits, uint8_t* code) {
   for (int i = 0; i < 4; ++i) {
-    // Eight copies of the byte; byte k keeps bit k; what is not zero becomes 16: 0x7f more sets the top bit.
-    const uint64_t spread = u8(bits + i) * 0x0101010101010101ull & 0x8040201008040201ull;
-    const uint64_t fifth = (spread + 0x7f7f7f7f7f7f7f7full & 0x8080808080808080ull | spread & 0x8080808080808080ull) >> 3;
+    // Eight copies of the byte; copy k keeps bit k; adding 0x7f sets the top bit of those that are not zero.
+    const uint64_t spread = (u8(bits + i) * 0x0101010101010101ull) & 0x8040201008040201ull;
+    const uint64_t fifth = ((spread + 0x7f7f7f7f7f7f7f7full) & 0x8080808080808080ull) >> 3;
     uint64_t codes;
     std::memcpy(&codes, code + 8 * i, 8);
     codes |= fifth;
@@ -108,19 +108,30 @@ void read_q6_k(const std::byte* b, QuantBlock& out) {
 
 const QuantFormat* quant_format(DType type) {
   switch (type) {
-    case DType::kQ4_0: return &kQ4_0;
-    case DType::kQ4_1: return &kQ4_1;
-    case DType::kQ5_0: return &kQ5_0;
-    case DType::kQ5_1: return &kQ5_1;
-    case DType::kQ8_0: return &kQ8_0;
-    case DType::kQ2_K: return &kQ2_K;
-    case DType::kQ3_K: return &kQ3_K;
-    case DType::kQ4_K: return &kQ4_K;
-    case DType::kQ5_K: return &kQ5_K;
-    case DType::kQ6_K: return &kQ6_K;
+    case DType::kQ4_0:
+      return &kQ4_0;
+    case DType::kQ4_1:
+      return &kQ4_1;
+    case DType::kQ5_0:
+      return &kQ5_0;
+    case DType::kQ5_1:
+      return &kQ5_1;
+    case DType::kQ8_0:
+      return &kQ8_0;
+    case DType::kQ2_K:
+      return &kQ2_K;
+    case DType::kQ3_K:
+      return &kQ3_K;
+    case DType::kQ4_K:
+      return &kQ4_K;
+    case DType::kQ5_K:
+      return &kQ5_K;
+    case DType::kQ6_K:
+      return &kQ6_K;
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return nullptr;
+    case DType::kBF16:
+      return nullptr;
   }
   return nullptr;
 }
@@ -152,8 +163,10 @@ void read_quant_block(DType type, const std::byte* b, QuantBlock& out) {
       out.d = half(b);
       for (int j = 0; j < 32; ++j) out.code[j] = u8(b + 2 + j) ^ 0x80u;
       return;
-    case DType::kQ2_K: return read_q2_k(b, out);
-    case DType::kQ3_K: return read_q3_k(b, out);
+    case DType::kQ2_K:
+      return read_q2_k(b, out);
+    case DType::kQ3_K:
+      return read_q3_k(b, out);
     case DType::kQ4_K:
     case DType::kQ5_K: {
       const bool five = type == DType::kQ5_K;
@@ -164,10 +177,12 @@ void read_quant_block(DType type, const std::byte* b, QuantBlock& out) {
       if (five) high_bits256(b + 16, out.code, 4);
       return;
     }
-    case DType::kQ6_K: return read_q6_k(b, out);
+    case DType::kQ6_K:
+      return read_q6_k(b, out);
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: break;
+    case DType::kBF16:
+      break;
   }
   CHECK(false);
 }

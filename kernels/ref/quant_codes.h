@@ -9,14 +9,14 @@
 
 namespace cento {
 
-// weight = d * scale * (code - offset) + min, where min is m for the types that store it as a half, and -d_min * min_code
-// for those that store it as an integer.
+// weight = d * scale * (code - offset) + min, where min is m for the types that store it as a half, and -d_min *
+// min_code for those that store it as an integer.
 struct QuantFormat {
-  int bits;           // of a code
-  int offset;         // subtracted from a code
-  int sub;            // values that share a scale: 32 or 16
+  int bits;    // of a code
+  int offset;  // subtracted from a code
+  int sub;     // values that share a scale: 32 or 16
   bool has_min;
-  bool super_block;   // 256 values share d (and d_min); else 32 share d (and m) and scale is 1
+  bool super_block;  // 256 values share d (and d_min); else 32 share d (and m) and scale is 1
   constexpr int block() const { return super_block ? 256 : 32; }
 };
 
@@ -37,15 +37,15 @@ const QuantFormat* quant_format(DType type);
 
 // One block, taken apart.
 struct QuantBlock {
-  fp16 d, m;                // m: min, or d_min of super-blocks; 0 without
-  int8_t scale[16];         // [block / sub]; super-blocks only
-  uint8_t min_code[16];     // [block / sub]; super-blocks with min only
-  uint8_t code[256];        // [block], in value order
+  fp16 d, m;             // m: min, or d_min of super-blocks; 0 without
+  int8_t scale[16];      // [block / sub]; super-blocks only
+  uint8_t min_code[16];  // [block / sub]; super-blocks with min only
+  uint8_t code[256];     // [block], in value order
 };
 void read_quant_block(DType type, const std::byte* bytes, QuantBlock& out);
 
-// The int8 product of Precision::kFast, the same on every CPU target, bit for bit. For row t and each 32 values of k, in
-// order:
+// The int8 product of Precision::kFast, the same on every CPU target, bit for bit. For row t and each 32 values of k,
+// in order:
 //   amax = max |x|; sx = amax / 127; xq = x * (127 / amax) rounded to nearest even. All float32.
 //   amax < kTinyBlock (x is 0 for every purpose and 127 / amax could overflow): sx = 0, xq = 0.
 //   An x that is not finite: sx = NaN, xq = 0, so that the row's results show it.

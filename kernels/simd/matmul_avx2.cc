@@ -41,7 +41,9 @@ __m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_ca
 __m256 load_halves(const std::byte* p) { return _mm256_cvtph_ps(load_16_bytes(p)); }
 __m256 load_int8(const std::byte* p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(load_8_bytes(p))); }
 __m256 load_uint8(const std::byte* p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(load_8_bytes(p))); }
-__m256i load_vector(const std::byte* p, int i) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i * 64)); }
+__m256i load_vector(const std::byte* p, int i) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i * 64));
+}
 __m256i broadcast_int(const std::byte* p) {
   int32_t v;
   std::memcpy(&v, p, sizeof v);
@@ -154,7 +156,8 @@ template <QuantFormat kFormat, int kTile>
     __m256i dot = _mm256_setzero_si256();
     if constexpr (kFormat.offset != 0 && kFormat.bits != 8) {
       constexpr int kShift = std::countr_zero(static_cast<unsigned>(kFormat.offset));
-      dot = _mm256_slli_epi32(broadcast_int(kSubs == 1 ? a + kTile * 4 : b + s * kTile * 4), kShift);  // -offset * sum q
+      dot =
+          _mm256_slli_epi32(broadcast_int(kSubs == 1 ? a + kTile * 4 : b + s * kTile * 4), kShift);  // -offset * sum q
     }
     dot = dot_words<kFormat.bits, s * kWords, kWords>(w, q, dot);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scales.scale[s], sx), acc);
@@ -204,22 +207,33 @@ void panel(const PanelJob& job) {
 }
 
 template <QuantFormat kFormat>
-constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>,
-                                                                       panel<kFormat, 2>, panel<kFormat, 1>};
+constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {
+    panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>, panel<kFormat, 2>, panel<kFormat, 1>};
 
 const simd::MatmulTarget::Panel* panels(DType type) {
   switch (type) {
-    case DType::kQ4_0: return kPanelKernels<kQ4_0>;
-    case DType::kQ4_1: return kPanelKernels<kQ4_1>;
-    case DType::kQ5_0: return kPanelKernels<kQ5_0>;
-    case DType::kQ5_1: return kPanelKernels<kQ5_1>;
-    case DType::kQ8_0: return kPanelKernels<kQ8_0>;
-    case DType::kQ2_K: return kPanelKernels<kQ2_K>;
-    case DType::kQ3_K: return kPanelKernels<kQ3_K>;
-    case DType::kQ4_K: return kPanelKernels<kQ4_K>;
-    case DType::kQ5_K: return kPanelKernels<kQ5_K>;
-    case DType::kQ6_K: return kPanelKernels<kQ6_K>;
-    default: return nullptr;
+    case DType::kQ4_0:
+      return kPanelKernels<kQ4_0>;
+    case DType::kQ4_1:
+      return kPanelKernels<kQ4_1>;
+    case DType::kQ5_0:
+      return kPanelKernels<kQ5_0>;
+    case DType::kQ5_1:
+      return kPanelKernels<kQ5_1>;
+    case DType::kQ8_0:
+      return kPanelKernels<kQ8_0>;
+    case DType::kQ2_K:
+      return kPanelKernels<kQ2_K>;
+    case DType::kQ3_K:
+      return kPanelKernels<kQ3_K>;
+    case DType::kQ4_K:
+      return kPanelKernels<kQ4_K>;
+    case DType::kQ5_K:
+      return kPanelKernels<kQ5_K>;
+    case DType::kQ6_K:
+      return kPanelKernels<kQ6_K>;
+    default:
+      return nullptr;
   }
 }
 
@@ -258,7 +272,8 @@ void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::
     if (!zero) q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i * 8), inverse));
     sums[i / 2] += sum_of(q);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(a + r * 32 + static_cast<size_t>(i) * 8), _mm_packs_epi16(words, words));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(a + r * 32 + static_cast<size_t>(i) * 8),
+                     _mm_packs_epi16(words, words));
   }
   std::byte* at = a + n_rows * 32 + r * 4;
   put(at, sx);
@@ -312,7 +327,8 @@ void dot_tile(const DotJob& job, size_t t, size_t n) {
   const float* x = job.x + t * job.ldx;
   const std::byte* w = job.w + n * job.row_bytes;
   __m256 acc[kRows][kCols];
-  unrolled<kRows>([&](auto r) CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm256_setzero_ps(); }); });
+  unrolled<kRows>([&](auto r)
+                      CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm256_setzero_ps(); }); });
   const size_t whole = job.k / 8 * 8, rest = job.k - whole;
   for (size_t k = 0; k < whole; k += 8) {
     __m256 xv[kRows];
@@ -360,9 +376,12 @@ void dot_all(const DotJob& job) {
 }
 
 void dot(DType type, const DotJob& job) {
-  if (type == DType::kF16) dot_all<DType::kF16>(job);
-  else if (type == DType::kBF16) dot_all<DType::kBF16>(job);
-  else dot_all<DType::kF32>(job);
+  if (type == DType::kF16)
+    dot_all<DType::kF16>(job);
+  else if (type == DType::kBF16)
+    dot_all<DType::kBF16>(job);
+  else
+    dot_all<DType::kF32>(job);
 }
 
 constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};

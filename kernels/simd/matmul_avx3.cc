@@ -41,7 +41,9 @@ template <int kN, class F>
 }
 #define CENTO_INLINE __attribute__((always_inline))
 
-__m512 load_halves(const std::byte* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+__m512 load_halves(const std::byte* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 __m512 load_int8(const std::byte* p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_16_bytes(p))); }
 __m512 load_uint8(const std::byte* p) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load_16_bytes(p))); }
@@ -115,8 +117,8 @@ struct Scales {
 
 // Row r of a tile and 32 values: what quant_codes.h says, in its order.
 template <QuantFormat kFormat, int kRows, int kRow>
-[[gnu::always_inline]] inline __m512 add_32(const std::byte* a, const std::byte* b, const __m512i (&w)[8], const Scales<kFormat>& scales,
-                                            __m512 acc) {
+[[gnu::always_inline]] inline __m512 add_32(const std::byte* a, const std::byte* b, const __m512i (&w)[8],
+                                            const Scales<kFormat>& scales, __m512 acc) {
   constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
   const __m512 sx = broadcast_float(a + kRows * 32 + kRow * 4);
   unrolled<kSubs>([&](auto s) CENTO_INLINE {
@@ -168,22 +170,33 @@ void panel(const PanelJob& job) {
 }
 
 template <QuantFormat kFormat>
-constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>,
-                                                                       panel<kFormat, 2>, panel<kFormat, 1>};
+constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {
+    panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>, panel<kFormat, 2>, panel<kFormat, 1>};
 
 const simd::MatmulTarget::Panel* panels(DType type) {
   switch (type) {
-    case DType::kQ4_0: return kPanelKernels<kQ4_0>;
-    case DType::kQ4_1: return kPanelKernels<kQ4_1>;
-    case DType::kQ5_0: return kPanelKernels<kQ5_0>;
-    case DType::kQ5_1: return kPanelKernels<kQ5_1>;
-    case DType::kQ8_0: return kPanelKernels<kQ8_0>;
-    case DType::kQ2_K: return kPanelKernels<kQ2_K>;
-    case DType::kQ3_K: return kPanelKernels<kQ3_K>;
-    case DType::kQ4_K: return kPanelKernels<kQ4_K>;
-    case DType::kQ5_K: return kPanelKernels<kQ5_K>;
-    case DType::kQ6_K: return kPanelKernels<kQ6_K>;
-    default: return nullptr;
+    case DType::kQ4_0:
+      return kPanelKernels<kQ4_0>;
+    case DType::kQ4_1:
+      return kPanelKernels<kQ4_1>;
+    case DType::kQ5_0:
+      return kPanelKernels<kQ5_0>;
+    case DType::kQ5_1:
+      return kPanelKernels<kQ5_1>;
+    case DType::kQ8_0:
+      return kPanelKernels<kQ8_0>;
+    case DType::kQ2_K:
+      return kPanelKernels<kQ2_K>;
+    case DType::kQ3_K:
+      return kPanelKernels<kQ3_K>;
+    case DType::kQ4_K:
+      return kPanelKernels<kQ4_K>;
+    case DType::kQ5_K:
+      return kPanelKernels<kQ5_K>;
+    case DType::kQ6_K:
+      return kPanelKernels<kQ6_K>;
+    default:
+      return nullptr;
   }
 }
 
@@ -257,7 +270,8 @@ template <DType kType, int kRows, int kCols>
 [[gnu::always_inline]] inline void dot_step(const DotJob& job, const float* x, const std::byte* w, __mmask16 lanes,
                                             __m512 (&acc)[kRows][kCols]) {
   __m512 wv[kCols];
-  unrolled<kCols>([&](auto c) CENTO_INLINE { wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes, lanes); });
+  unrolled<kCols>([&](auto c)
+                      CENTO_INLINE { wv[c] = load_weights<kType>(w + static_cast<size_t>(c) * job.row_bytes, lanes); });
   unrolled<kRows>([&](auto r) CENTO_INLINE {
     const __m512 xv = _mm512_maskz_loadu_ps(lanes, x + static_cast<size_t>(r) * job.ldx);
     unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm512_fmadd_ps(wv[c], xv, acc[r][c]); });
@@ -270,7 +284,8 @@ void dot_tile(const DotJob& job, size_t t, size_t n) {
   const float* x = job.x + t * job.ldx;
   const std::byte* w = job.w + n * job.row_bytes;
   __m512 acc[kRows][kCols];
-  unrolled<kRows>([&](auto r) CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm512_setzero_ps(); }); });
+  unrolled<kRows>([&](auto r)
+                      CENTO_INLINE { unrolled<kCols>([&](auto c) CENTO_INLINE { acc[r][c] = _mm512_setzero_ps(); }); });
   const size_t whole = job.k / 16 * 16;
   for (size_t k = 0; k < whole; k += 16) dot_step<kType, kRows, kCols>(job, x + k, w + k * kBytes, 0xffff, acc);
   if (whole < job.k) {
@@ -306,9 +321,12 @@ void dot_all(const DotJob& job) {
 }
 
 void dot(DType type, const DotJob& job) {
-  if (type == DType::kF16) dot_all<DType::kF16>(job);
-  else if (type == DType::kBF16) dot_all<DType::kBF16>(job);
-  else dot_all<DType::kF32>(job);
+  if (type == DType::kF16)
+    dot_all<DType::kF16>(job);
+  else if (type == DType::kBF16)
+    dot_all<DType::kBF16>(job);
+  else
+    dot_all<DType::kF32>(job);
 }
 
 constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};

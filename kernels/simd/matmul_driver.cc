@@ -9,8 +9,8 @@
 namespace cento::simd {
 namespace {
 
-// Weights that a task multiplies with every row tile before it goes on: they stay in the second-level cache (512 KiB and
-// up on the machines this is for) next to the tiles.
+// Weights that a task multiplies with every row tile before it goes on: they stay in the second-level cache (512 KiB
+// and up on the machines this is for) next to the tiles.
 constexpr size_t kResidentBytes = 192 * 1024;
 constexpr size_t kTasksPerThread = 6;   // enough to even out threads that are slowed by something else
 constexpr size_t kRowsPerTaskMin = 48;  // where there are too few columns to go round, rows are split too
@@ -40,8 +40,8 @@ Tile tile_at(size_t t, size_t n_rows) {
 // One of the call's outputs, cut into tasks: column groups times row ranges.
 struct Part {
   const MatmulOut* out;
-  const QuantFormat* format;  // null: float
-  size_t n_units, unit_bytes; // a panel, or a weight row as floats
+  const QuantFormat* format;   // null: float
+  size_t n_units, unit_bytes;  // a panel, or a weight row as floats
   size_t group_units, n_groups;
   size_t rows_per_task, n_row_ranges;
 };
@@ -168,8 +168,10 @@ void run_task(const Call& call, size_t task) {
   const size_t group = task / part.n_row_ranges, range = task % part.n_row_ranges;
   const size_t first = group * part.group_units, last = std::min(part.n_units, first + part.group_units);
   const size_t t_first = range * part.rows_per_task, t_last = std::min(call.args->t, t_first + part.rows_per_task);
-  if (part.format != nullptr) run_panels(call, part, first, last, t_first, t_last);
-  else run_floats(call, part, first, last, t_first, t_last);
+  if (part.format != nullptr)
+    run_panels(call, part, first, last, t_first, t_last);
+  else
+    run_floats(call, part, first, last, t_first, t_last);
 }
 
 }  // namespace

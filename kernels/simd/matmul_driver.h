@@ -22,32 +22,32 @@ struct PanelJob {
   const std::byte* panel;
   size_t n_records;
   const std::byte* a;
-  const std::byte* b;   // null unless the type needs it
-  float* y;             // [R, n_lanes], stride ldy
+  const std::byte* b;  // null unless the type needs it
+  float* y;            // [R, n_lanes], stride ldy
   size_t ldy;
-  const float* bias;    // [n_lanes] or null
-  size_t n_lanes;       // 1..16, the panel's rows that exist
+  const float* bias;  // [n_lanes] or null
+  size_t n_lanes;     // 1..16, the panel's rows that exist
   bool add;
 };
 
 // y (+)= a few rows of float x times some weight rows, all of K. Per output: lanes of partial sums along k, added in a
 // fixed order at the end.
 struct DotJob {
-  const float* x;       // [n_rows, K], stride ldx
+  const float* x;  // [n_rows, K], stride ldx
   size_t n_rows, ldx;
-  const std::byte* w;   // [n_cols, K], stride row_bytes
+  const std::byte* w;  // [n_cols, K], stride row_bytes
   size_t n_cols, row_bytes;
   size_t k;
-  float* y;             // [n_rows, n_cols], stride ldy
+  float* y;  // [n_rows, n_cols], stride ldy
   size_t ldy;
-  const float* bias;    // [n_cols] or null
+  const float* bias;  // [n_cols] or null
   bool add;
 };
 
 struct MatmulTarget {
   void (*quantize)(const float* x, size_t n_rows, size_t ldx, size_t k, std::byte* a, std::byte* b);  // b may be null
   using Panel = void (*)(const PanelJob&);
-  const Panel* (*panels)(DType);    // [kNTileRows], by index into kTileRows
+  const Panel* (*panels)(DType);      // [kNTileRows], by index into kTileRows
   void (*dot)(DType, const DotJob&);  // F32, F16, BF16
 };
 

@@ -66,19 +66,30 @@ using PutRow = void (*)(const TensorView& w, size_t n, std::byte* panel);
 
 PutRow row_packer(DType type) {
   switch (type) {
-    case DType::kQ4_0: return put_row<kQ4_0>;
-    case DType::kQ4_1: return put_row<kQ4_1>;
-    case DType::kQ5_0: return put_row<kQ5_0>;
-    case DType::kQ5_1: return put_row<kQ5_1>;
-    case DType::kQ8_0: return put_row<kQ8_0>;
-    case DType::kQ2_K: return put_row<kQ2_K>;
-    case DType::kQ3_K: return put_row<kQ3_K>;
-    case DType::kQ4_K: return put_row<kQ4_K>;
-    case DType::kQ5_K: return put_row<kQ5_K>;
-    case DType::kQ6_K: return put_row<kQ6_K>;
+    case DType::kQ4_0:
+      return put_row<kQ4_0>;
+    case DType::kQ4_1:
+      return put_row<kQ4_1>;
+    case DType::kQ5_0:
+      return put_row<kQ5_0>;
+    case DType::kQ5_1:
+      return put_row<kQ5_1>;
+    case DType::kQ8_0:
+      return put_row<kQ8_0>;
+    case DType::kQ2_K:
+      return put_row<kQ2_K>;
+    case DType::kQ3_K:
+      return put_row<kQ3_K>;
+    case DType::kQ4_K:
+      return put_row<kQ4_K>;
+    case DType::kQ5_K:
+      return put_row<kQ5_K>;
+    case DType::kQ6_K:
+      return put_row<kQ6_K>;
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return nullptr;
+    case DType::kBF16:
+      return nullptr;
   }
   return nullptr;
 }

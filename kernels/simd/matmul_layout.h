@@ -5,9 +5,9 @@
 // prefetcher started anew in each panel):
 //   d [16] fp16, then, if the type has mins, m [16] fp16
 //   once per 32 values:
-//     256-value types only: scale [sub-blocks in 32][16] int8, then, if there are mins, min_code [sub-blocks in 32][16] uint8
-//     codes, bits * 64 bytes. Let word j (0..7) of row r be its codes 4j .. 4j+3, one a byte. A "vector" is one word of
-//     each of the 16 rows: 64 bytes, which one vpdpbusd multiplies with four activations.
+//     256-value types only: scale [sub-blocks in 32][16] int8, then, if there are mins, min_code [sub-blocks in 32][16]
+//     uint8 codes, bits * 64 bytes. Let word j (0..7) of row r be its codes 4j .. 4j+3, one a byte. A "vector" is one
+//     word of each of the 16 rows: 64 bytes, which one vpdpbusd multiplies with four activations.
 //       8 bits: vectors 0..7
 //       4 bits: four vectors, i = word 2i | word 2i+1 << 4
 //       2 bits: two vectors,  i = word 4i | word 4i+1 << 2 | word 4i+2 << 4 | word 4i+3 << 6
@@ -25,8 +25,8 @@ namespace cento::simd {
 constexpr size_t kPanelRows = 16;
 
 enum Layout : int32_t {
-  kFloatInPlace,   // F32, F16, BF16: the file's own rows
-  kDequantInPlace, // quantised, multiplied as floats: the file's own rows, expanded tile by tile
+  kFloatInPlace,    // F32, F16, BF16: the file's own rows
+  kDequantInPlace,  // quantised, multiplied as floats: the file's own rows, expanded tile by tile
   kPanels,
 };
 

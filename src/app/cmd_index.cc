@@ -1,4 +1,4 @@
-#include <filesystem>
+#include <algorithm>
 #include <memory>
 
 #include "app/commands.h"
@@ -62,26 +62,6 @@ CountingTokenizer counting_tokenizer(Run& run) {
   return out;
 }
 
-// A dry run over a store that is not there yet works on one of its own, which it removes.
-class DryRunFolder {
- public:
-  DryRunFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "cento-dry-run-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw system_error("cannot make a folder", name, errno);
-    path_ = name;
-  }
-  ~DryRunFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  DryRunFolder(const DryRunFolder&) = delete;
-  DryRunFolder& operator=(const DryRunFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 Json report_json(const std::string& collection, const IndexReport& r) {
   Json out;
   out["collection"] = collection;
@@ -130,13 +110,13 @@ int cmd_index(Run& run, const IndexCommand& command) {
   const CountingTokenizer counting = counting_tokenizer(run);
 
   CommonOptions common = run.common();
-  std::unique_ptr<DryRunFolder> dry;
+  std::unique_ptr<ScratchFolder> dry;  // a dry run makes no store
   if (!store_exists(store_folder(common))) {
     if (options.paths.empty()) {
       throw Error{Code::kUsage, "nothing has been indexed yet", store_folder(common), "cento index FOLDER"};
     }
     if (options.dry_run) {
-      dry = std::make_unique<DryRunFolder>();
+      dry = std::make_unique<ScratchFolder>();
       common.store = dry->path();
     }
   }

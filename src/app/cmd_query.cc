@@ -186,12 +186,19 @@ PromptFile prompt_of(const QueryCommand& command) {
   }
 }
 
-// A question needs a store; a prompt file uses one if it is there, and makes one only to keep something.
-std::unique_ptr<Store> store_for(Run& run, const QueryCommand& command) {
-  if (command.prompt_file.empty()) return open_store(run.common(), StoreUse::kWriteIfCan);
+// A question needs a store, an empty one if it is about files only; a prompt file uses one if it is there, and makes
+// one only to keep something.
+std::unique_ptr<Store> store_for(Run& run, const QueryCommand& command, std::unique_ptr<ScratchFolder>& scratch) {
+  const bool there = store_exists(store_folder(run.common()));
   if (command.keep) return open_store(run.common(), StoreUse::kCreate);
-  if (!store_exists(store_folder(run.common()))) return nullptr;
-  return open_store(run.common(), StoreUse::kWriteIfCan);
+  if (there || (command.prompt_file.empty() && command.ask.files.empty())) {
+    return open_store(run.common(), StoreUse::kWriteIfCan);
+  }
+  if (!command.prompt_file.empty()) return nullptr;
+  scratch = std::make_unique<ScratchFolder>();
+  CommonOptions common = run.common();
+  common.store = scratch->path();
+  return open_store(common, StoreUse::kCreate);
 }
 
 }  // namespace
@@ -208,7 +215,8 @@ int cmd_query(Run& run, const QueryCommand& command) {
       throw Error{Code::kUsage, "the question is empty", "stdin", "write it to stdin, or as an argument"};
   }
   validate(command.ask.sampler);
-  const auto store = store_for(run, command);
+  std::unique_ptr<ScratchFolder> scratch;
+  const auto store = store_for(run, command, scratch);
   const auto model = load_model(run.common(), command.run);
   throw_if_interrupted();
 

@@ -126,6 +126,7 @@ void Grammar::add_query(CommandBuilder& program) {
       "cento query \"May I carry over leave?\"\n"
       "cento query --json --top-k 8 \"Who signs for a loan?\" | jq .citations\n"
       "echo \"What are the core hours?\" | cento query -\n"
+      "cento query --file minutes.md \"What was decided about the crane?\"\n"
       "cento query --prefill full --show-sources \"When is the museum open?\"\n"
       "cento query --prompt prompt.json --verify --logits rows.npy");
   AskOptions& o = query.ask;
@@ -134,6 +135,7 @@ void Grammar::add_query(CommandBuilder& program) {
           "explicit segments instead of a question: {\"system\",\"chunks\",\"question\",\"answer\"?}", "",
           to_text(query.prompt_file));
   b.flag("--keep", "with --prompt: store the KV that was computed", query.keep);
+  b.list("--file", "PATH", "put this document before the model too; may be repeated", o.files);
   b.value("--top-k", "N", "chunks to put before the model", "5", to_number(o.top_k, 1, 1000));
   b.list("--chunk", "ID", "this chunk instead of a search; may be repeated", o.chunks);
   b.value("--prefill", "auto|full|prefix|reuse|blend", "how the prompt's KV is made", "auto",

@@ -257,6 +257,7 @@ QueryCommand finish_query(Grammar& g) {
     if (q.keep) misuse("--keep goes with --prompt only", "query");
   } else {
     if (!q.question.empty()) misuse("--prompt holds the question; another one was given as well", "query");
+    if (!q.ask.files.empty()) misuse("--file does not go with --prompt, which holds its own chunks", "query");
     if (!q.ask.chunks.empty()) misuse("--chunk does not go with --prompt, which holds its own chunks", "query");
   }
   for (const auto& stop : q.ask.stop) {

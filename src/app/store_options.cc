@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -102,6 +103,16 @@ std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use) {
     }
   }
   return std::make_unique<Store>(folder, Db::Mode::kReadWrite);
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (fs::temp_directory_path() / "cento-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw system_error("cannot make a folder", name, errno);
+  path_ = name;
+}
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 std::vector<std::string> model_folders() {

@@ -35,6 +35,19 @@ enum class StoreUse {
 // Throws Error(kInput) when there is no store and `use` needs one, ...
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use);
 
+// A folder that goes when the object goes: for a store that is needed for one command only.
+class ScratchFolder {
+ public:
+  ScratchFolder();  // throws Error
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // Folders that are searched for models, in this order: $CENTO_MODELS (several, separated by ':'),
 // $XDG_DATA_HOME/cento/models, $XDG_CACHE_HOME/cento/models, the current folder.
 std::vector<std::string> model_folders();

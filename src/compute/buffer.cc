@@ -18,17 +18,17 @@
 #define CENTO_PLAIN_ALLOCATION 0
 #endif
 
-// Weights and KV are read front to back, faster than page walks go with pages of 4 KiB: decoding from huge pages read up
-// to 1.5 times as fast on a virtual machine. So all but small memory comes from areas aligned to huge pages: a mapping of
-// its own for a large buffer, else a part of a slab, because most matrices of a small model are not as large as a few
-// huge pages.
+// Weights and KV are read front to back, faster than page walks go with pages of 4 KiB: decoding from huge pages read
+// up to 1.5 times as fast on a virtual machine. So all but small memory comes from areas aligned to huge pages: a
+// mapping of its own for a large buffer, else a part of a slab, because most matrices of a small model are not as large
+// as a few huge pages.
 namespace cento {
 namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kSlabFrom = size_t{64} << 10;   // smaller: the C library's allocator
-constexpr size_t kMapFrom = size_t{16} << 20;    // from here on a mapping of its own
+constexpr size_t kSlabFrom = size_t{64} << 10;  // smaller: the C library's allocator
+constexpr size_t kMapFrom = size_t{16} << 20;   // from here on a mapping of its own
 constexpr size_t kSlabBytes = size_t{64} << 20;
 
 [[noreturn]] void out_of_memory(size_t n_bytes) {
@@ -79,7 +79,8 @@ class Slabs {
   void release(std::byte* at, size_t n_bytes) noexcept {
     const size_t size = round_up(n_bytes, kAlignment), lead = to_huge_page(at);
     const std::lock_guard lock(mutex_);
-    if (lead < size && size - lead >= kHugePage) (void)::madvise(at + lead, (size - lead) / kHugePage * kHugePage, MADV_DONTNEED);
+    if (lead < size && size - lead >= kHugePage)
+      (void)::madvise(at + lead, (size - lead) / kHugePage * kHugePage, MADV_DONTNEED);
     std::byte* const slab = std::prev(slabs_.upper_bound(at))->first;
     auto part = free_.emplace(at, size).first;
     const auto next = std::next(part);
@@ -127,9 +128,12 @@ class HostDevice final : public Device {
   }
   void release(void* address, size_t n_bytes) noexcept override {
     if (address == nullptr) return;
-    if (!CENTO_PLAIN_ALLOCATION && n_bytes >= kMapFrom) unmap(static_cast<std::byte*>(address), n_bytes);
-    else if (!CENTO_PLAIN_ALLOCATION && n_bytes >= kSlabFrom) slabs_.release(static_cast<std::byte*>(address), n_bytes);
-    else std::free(address);
+    if (!CENTO_PLAIN_ALLOCATION && n_bytes >= kMapFrom)
+      unmap(static_cast<std::byte*>(address), n_bytes);
+    else if (!CENTO_PLAIN_ALLOCATION && n_bytes >= kSlabFrom)
+      slabs_.release(static_cast<std::byte*>(address), n_bytes);
+    else
+      std::free(address);
   }
   void upload(void* to, const void* host_from, size_t n_bytes) override { copy(to, host_from, n_bytes); }
   void download(void* host_to, const void* from, size_t n_bytes) override { copy(host_to, from, n_bytes); }

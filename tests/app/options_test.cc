@@ -137,6 +137,7 @@ TEST_CASE("options: precompute and query", "[app]") {
                                           "l.npy"});
   CHECK(q.question == "index");  // the name of a subcommand is a legal question
   CHECK(q.ask.top_k == 7);
+  CHECK(q.ask.files == std::vector<std::string>{"a.md", "b.md"});
   CHECK(q.ask.chunks == std::vector<std::string>{"ab", "cd"});
   CHECK(q.ask.prefill == PrefillMode::kBlend);
   CHECK(q.ask.blend.policy == PolicyKind::kDevKv);
@@ -195,6 +196,7 @@ TEST_CASE("options: what cannot be understood is a usage error that names it", "
       {{"query", "q", "--keep"}, "--keep goes with --prompt"},
       {{"query", "q", "--prompt", "f"}, "--prompt holds the question"},
       {{"query", "--prompt", "f", "--chunk", "ab"}, "--chunk does not go"},
+      {{"query", "--prompt", "f", "--file", "a.md"}, "--file does not go"},
       {{"query", "q", "--stop", ""}, "--stop"},
       {{"index", "--max-file-size", "big"}, "--max-file-size: \"big\" is not a size"},
       {{"index", "--chunk-tokens", "1"}, "--chunk-tokens"},

@@ -19,7 +19,8 @@
 
 namespace cento::bench {
 
-// If set, seconds_now is the processor time of the calling thread: for one thread on a machine that has other work to do.
+// If set, seconds_now is the processor time of the calling thread: for one thread on a machine that has other work to
+// do.
 inline bool use_processor_time = false;
 
 inline double seconds_now() {
@@ -34,8 +35,8 @@ struct Timing {
   size_t runs = 0;
 };
 
-// Warms up, then takes `runs` samples; each repeats the work until it lasts `sample_s`, so that the clock's grain and one
-// interruption do not count.
+// Warms up, then takes `runs` samples; each repeats the work until it lasts `sample_s`, so that the clock's grain and
+// one interruption do not count.
 inline Timing measure(const std::function<void()>& work, size_t runs = 11, double sample_s = 0.02) {
   work();
   const double t0 = seconds_now();
@@ -55,7 +56,8 @@ inline Timing measure(const std::function<void()>& work, size_t runs = 11, doubl
 inline std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
   }
   return "unknown processor";
 }
@@ -80,11 +82,11 @@ inline double read_bandwidth(ThreadPool& pool) {
     pool.parallel_for(kBytes / kPart, [&](size_t i, size_t thread) {
       const uint64_t* p = buffer.as<uint64_t>(i * kPart / 8);
       uint64_t a = 0, b = 0, c = 0, d = 0;
-      for (size_t k = 0; k < kPart / 8; k += 32) {  // a word of every cache line: the line is read whole
+      for (size_t k = 0; k < kPart / 8; k += 4) {
         a ^= p[k];
-        b ^= p[k + 8];
-        c ^= p[k + 16];
-        d ^= p[k + 24];
+        b ^= p[k + 1];
+        c ^= p[k + 2];
+        d ^= p[k + 3];
       }
       sums[thread * 8] += a ^ b ^ c ^ d;
     });
@@ -97,21 +99,21 @@ inline double read_bandwidth(ThreadPool& pool) {
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")
 
 // Sixteen independent chains of one instruction, in assembler so that nothing is merged or spilled.
-#define CENTO_CHAINS(instruction, a, b)                                                                               \
-  #instruction " " a ", " b ", %%zmm0\n" #instruction " " a ", " b ", %%zmm1\n" #instruction " " a ", " b ", %%zmm2\n"  \
-  #instruction " " a ", " b ", %%zmm3\n" #instruction " " a ", " b ", %%zmm4\n" #instruction " " a ", " b ", %%zmm5\n"  \
-  #instruction " " a ", " b ", %%zmm6\n" #instruction " " a ", " b ", %%zmm7\n" #instruction " " a ", " b ", %%zmm8\n"  \
-  #instruction " " a ", " b ", %%zmm9\n" #instruction " " a ", " b ", %%zmm10\n" #instruction " " a ", " b ", %%zmm11\n"
-#define CENTO_CLOBBERS                                                                                                \
-  "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11"
+#define CENTO_CHAINS(instruction, a, b)                                                                                \
+#instruction " " a ", " b ", %%zmm0\n" #instruction " " a ", " b ", %%zmm1\n" #instruction " " a ", " b              \
+               ", %%zmm2\n" #instruction " " a ", " b ", %%zmm3\n" #instruction " " a ", " b ", %%zmm4\n" #instruction \
+               " " a ", " b ", %%zmm5\n" #instruction " " a ", " b ", %%zmm6\n" #instruction " " a ", " b              \
+               ", %%zmm7\n" #instruction " " a ", " b ", %%zmm8\n" #instruction " " a ", " b ", %%zmm9\n" #instruction \
+               " " a ", " b ", %%zmm10\n" #instruction " " a ", " b ", %%zmm11\n"
+#define CENTO_CLOBBERS "zmm0", "zmm1", "zmm2", "zmm3", "zmm4", "zmm5", "zmm6", "zmm7", "zmm8", "zmm9", "zmm10", "zmm11"
 
 inline void dot_chains(size_t n) {
   const __m512i one = _mm512_set1_epi8(1);
-  for (size_t i = 0; i < n; ++i) asm volatile(CENTO_CHAINS(vpdpbusd, "%0", "%0") ::"v"(one) : CENTO_CLOBBERS);
+  for (size_t i = 0; i < n; ++i) asm volatile(CENTO_CHAINS(vpdpbusd, "%0", "%0")::"v"(one) : CENTO_CLOBBERS);
 }
 inline void fma_chains(size_t n) {
   const __m512 half = _mm512_set1_ps(0.5f);
-  for (size_t i = 0; i < n; ++i) asm volatile(CENTO_CHAINS(vfmadd213ps, "%0", "%0") ::"v"(half) : CENTO_CLOBBERS);
+  for (size_t i = 0; i < n; ++i) asm volatile(CENTO_CHAINS(vfmadd213ps, "%0", "%0")::"v"(half) : CENTO_CLOBBERS);
 }
 #undef CENTO_CHAINS
 #undef CENTO_CLOBBERS

@@ -1,9 +1,9 @@
 // bench_matmul [--target NAME] [--type NAME] [--threads N] [--quick] [--processor-time]
 //
 // Times matmul on the weight shapes of small models. Prefill: 512 rows, operations per second and their share of the
-// measured instruction peak. Decode: 1, 2 and 4 rows, bytes of packed weights per second and their share of the measured
-// read bandwidth; the weights are cold, because a decode step reads all others before it comes back to one: as many
-// copies as fill 192 MiB are taken in turn.
+// measured instruction peak. Decode: 1, 2 and 4 rows, bytes of packed weights per second and their share of the
+// measured read bandwidth; the weights are cold, because a decode step reads all others before it comes back to one: as
+// many copies as fill 192 MiB are taken in turn.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -23,8 +23,8 @@ constexpr size_t kColdBytes = size_t{192} << 20;
 struct Shape {
   size_t n, k;
 };
-constexpr Shape kShapes[] = {{576, 576}, {192, 576}, {1536, 576}, {576, 1536}, {896, 896}, {4864, 896}, {896, 4864}, {49152, 576},
-                             {1024, 1024}, {4096, 4096}};
+constexpr Shape kShapes[] = {{576, 576},  {192, 576},  {1536, 576},  {576, 1536},  {896, 896},
+                             {4864, 896}, {896, 4864}, {49152, 576}, {1024, 1024}, {4096, 4096}};
 
 struct Options {
   std::string target, type;
@@ -44,12 +44,15 @@ struct Case {
 };
 
 void show(const Case& c, size_t t, const Timing& time, double bytes, const Peaks& peaks) {
-  const double operations = 2.0 * static_cast<double>(t * c.shape.n * c.shape.k) / time.median, rate = bytes / time.median;
+  const double operations = 2.0 * static_cast<double>(t * c.shape.n * c.shape.k) / time.median,
+               rate = bytes / time.median;
   const double peak = c.precision == Precision::kFast ? peaks.int8 : peaks.float32;
-  std::printf("%-8s %-5s %-4s %6zu x %-5zu %4zu rows  %9.1f us +-%4.1f %%  %7.1f GOPS %5.1f %% of peak  %6.2f GB/s %5.1f %% of read\n",
-              c.ops->name, dtype_info(c.type).name, c.precision == Precision::kFast ? "fast" : "f32", c.shape.n, c.shape.k, t,
-              time.median * 1e6, time.spread * 100, operations / 1e9, peak > 0 ? operations / peak * 100 : 0.0, rate / 1e9,
-              rate / peaks.read * 100);
+  std::printf(
+      "%-8s %-5s %-4s %6zu x %-5zu %4zu rows  %9.1f us +-%4.1f %%  %7.1f GOPS %5.1f %% of peak  %6.2f GB/s %5.1f %% of "
+      "read\n",
+      c.ops->name, dtype_info(c.type).name, c.precision == Precision::kFast ? "fast" : "f32", c.shape.n, c.shape.k, t,
+      time.median * 1e6, time.spread * 100, operations / 1e9, peak > 0 ? operations / peak * 100 : 0.0, rate / 1e9,
+      rate / peaks.read * 100);
   std::fflush(stdout);
 }
 
@@ -74,7 +77,8 @@ void run_case(const ExecContext& ctx, const Case& c, const Peaks& peaks) {
     pack_s += seconds_now() - start;
     if (copies.back().storage.n_bytes() > 0) raws.back() = {};
   }
-  const double bytes = static_cast<double>(std::max(copies[0].storage.n_bytes(), copies[0].storage.n_bytes() ? 0 : raw.size()));
+  const double bytes =
+      static_cast<double>(std::max(copies[0].storage.n_bytes(), copies[0].storage.n_bytes() ? 0 : raw.size()));
   std::vector<float> x(512 * c.shape.k), y(512 * c.shape.n);
   for (float& f : x) f = static_cast<float>(rng.uniform() - 0.5);
   size_t turn = 0;
@@ -88,7 +92,8 @@ void run_case(const ExecContext& ctx, const Case& c, const Peaks& peaks) {
     show(c, t, time, bytes, peaks);
   }
   if (copies[0].storage.n_bytes() > 0) {
-    std::printf("         pack %.2f ns a weight\n", pack_s * 1e9 / static_cast<double>(n_copies * c.shape.n * c.shape.k));
+    std::printf("         pack %.2f ns a weight\n",
+                pack_s * 1e9 / static_cast<double>(n_copies * c.shape.n * c.shape.k));
   }
 }
 
@@ -96,13 +101,20 @@ std::optional<Options> parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (flag == "--quick") options.quick = true;
-    else if (flag == "--processor-time") use_processor_time = true;
-    else if (i + 1 == argc) return std::nullopt;
-    else if (flag == "--target") options.target = argv[++i];
-    else if (flag == "--type") options.type = argv[++i];
-    else if (flag == "--threads") options.threads = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
-    else return std::nullopt;
+    if (flag == "--quick")
+      options.quick = true;
+    else if (flag == "--processor-time")
+      use_processor_time = true;
+    else if (i + 1 == argc)
+      return std::nullopt;
+    else if (flag == "--target")
+      options.target = argv[++i];
+    else if (flag == "--type")
+      options.type = argv[++i];
+    else if (flag == "--threads")
+      options.threads = static_cast<size_t>(std::max(1, std::atoi(argv[++i])));
+    else
+      return std::nullopt;
   }
   if (use_processor_time) options.threads = 1;
   return options;
@@ -113,12 +125,13 @@ int run(const Options& options) {
   const ExecContext ctx{&pool};
   print_machine(options.threads);
   const Peaks peaks{int8_peak(pool), float_peak(pool), read_bandwidth(pool)};
-  std::printf("peak: vpdpbusd %.1f GOPS, fma %.1f GFLOPS, read %.2f GB/s; seed %llu; 11 runs, median and quartile spread\n",
-              peaks.int8 / 1e9, peaks.float32 / 1e9, peaks.read / 1e9, static_cast<unsigned long long>(kSeed));
+  std::printf(
+      "peak: vpdpbusd %.1f GOPS, fma %.1f GFLOPS, read %.2f GB/s; seed %llu; 11 runs, median and quartile spread\n",
+      peaks.int8 / 1e9, peaks.float32 / 1e9, peaks.read / 1e9, static_cast<unsigned long long>(kSeed));
   const Ops& ops = find_ops(options.target);
   for (const Shape shape : kShapes) {
-    for (const DType type : {DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ5_0, DType::kQ5_K, DType::kQ6_K, DType::kQ8_0,
-                             DType::kQ3_K, DType::kQ2_K, DType::kF16, DType::kF32}) {
+    for (const DType type : {DType::kQ4_0, DType::kQ4_1, DType::kQ4_K, DType::kQ5_0, DType::kQ5_K, DType::kQ6_K,
+                             DType::kQ8_0, DType::kQ3_K, DType::kQ2_K, DType::kF16, DType::kF32}) {
       if (!options.type.empty() && options.type != dtype_info(type).name) continue;
       if (shape.k % dtype_info(type).elements != 0) continue;
       if (options.quick && shape.n * shape.k > 5000000) continue;
@@ -137,6 +150,7 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   const auto options = cento::bench::parse(argc, argv);
   if (options) return cento::bench::run(*options);
-  std::fprintf(stderr, "usage: bench_matmul [--target NAME] [--type NAME] [--threads N] [--quick] [--processor-time]\n");
+  std::fprintf(stderr,
+               "usage: bench_matmul [--target NAME] [--type NAME] [--threads N] [--quick] [--processor-time]\n");
   return 2;
 }

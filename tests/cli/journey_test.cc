@@ -220,6 +220,26 @@ TEST_CASE("cli: a prompt file, its logits and its forced answer", "[cli]") {
   check_error(box.run({"query", "--prompt", "none.json"}), 3, "");
 }
 
+TEST_CASE("cli: a question about a file that is not indexed", "[cli]") {
+  const Sandbox box;
+  box.add_model();
+  box.add_documents("notes");
+  const std::vector<std::string> args = {"query",  "When does leave lapse?", "--json", "--max-tokens",   "4",
+                                         "--file", "notes/leave.md",         "--file", "notes/tides.txt"};
+  const Json j = box.json(args);
+  REQUIRE(j["citations"].size() >= 2);
+  CHECK(j["citations"][0]["source"] == "notes/leave.md");
+  CHECK(j["citations"].back()["source"] == "notes/tides.txt");
+  CHECK_FALSE(std::filesystem::exists(box.store()));
+  box.add_documents();
+  REQUIRE(box.run({"index", "docs"}).status == 0);
+  const Json both = box.json(args);
+  CHECK_THAT(both["citations"][0]["source"].get<std::string>(),
+             Catch::EndsWith("docs/leave.md"));  // what was found comes first
+  CHECK(both["citations"].back()["source"] == "notes/tides.txt");
+  check_error(box.run({"query", "q", "--file", "none.md"}), 3, "none.md");
+}
+
 TEST_CASE("cli: model show and tokenize", "[cli]") {
   const Sandbox box;
   box.add_model();

@@ -20,8 +20,8 @@ namespace {
 bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
 TEST_CASE("buffer: memory is aligned, usable to its last byte and comes back as it was put in", "[compute]") {
-  for (const size_t n : {size_t{1}, size_t{63}, size_t{64}, size_t{4097}, (size_t{4} << 20) - 1, size_t{4} << 20, (size_t{4} << 20) + 1,
-                         (size_t{9} << 20) + 13}) {
+  for (const size_t n : {size_t{1}, size_t{63}, size_t{64}, size_t{4097}, (size_t{4} << 20) - 1, size_t{4} << 20,
+                         (size_t{4} << 20) + 1, (size_t{9} << 20) + 13}) {
     CAPTURE(n);
     Buffer buffer(Device::host(), n);
     CHECK(aligned(buffer.as<std::byte>()));
@@ -86,12 +86,14 @@ size_t resident_bytes() {
   return resident * 4096;
 }
 
-TEST_CASE("buffer: many of mixed sizes, released in any order, keep their content and give their memory back", "[compute]") {
+TEST_CASE("buffer: many of mixed sizes, released in any order, keep their content and give their memory back",
+          "[compute]") {
   struct Held {
     Buffer buffer;
     uint8_t mark = 0;
   };
-  constexpr size_t kSizes[] = {1, 100, 65535, 65536, 65537, 300000, 1 << 20, 3000001, 5 << 20, (16 << 20) - 1, 16 << 20, 17000000};
+  constexpr size_t kSizes[] = {1,       100,     65535,   65536,          65537,    300000,
+                               1 << 20, 3000001, 5 << 20, (16 << 20) - 1, 16 << 20, 17000000};
   const size_t before = resident_bytes();
   Rng rng(7);
   std::vector<Held> held;

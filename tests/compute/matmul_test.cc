@@ -18,8 +18,9 @@ namespace {
 
 constexpr uint64_t kSeed = 20240611;
 constexpr double kEps = 0x1p-24;  // half a unit in the last place of a float32, relative
-constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                               DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr DType kAllTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1,
+                               DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K,
+                               DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 constexpr float kGuard = -7.25e30f;  // between and around outputs
 constexpr size_t kGuards = 37;       // odd, so that outputs are misaligned
 
@@ -106,8 +107,10 @@ std::vector<std::vector<float>> run(const Ops& ops, const Problem& p, Precision 
     size_t touched = 0;
     for (size_t at = 0; at < images[i].size(); ++at) {
       const bool inside = at >= kGuards && at < kGuards + p.t * ldy && (at - kGuards) % ldy < n;
-      if (inside) y.push_back(images[i][at]);
-      else touched += images[i][at] != kGuard;
+      if (inside)
+        y.push_back(images[i][at]);
+      else
+        touched += images[i][at] != kGuard;
     }
     CHECK(touched == 0);
     results.push_back(std::move(y));
@@ -138,7 +141,8 @@ std::vector<double> magnitudes(const TensorView& w, size_t row) {
   std::vector<double> out(w.cols());
   QuantBlock block;
   for (size_t v = 0; v < w.cols(); ++v) {
-    if (v % per_block == 0) read_quant_block(w.dtype, w.data + row * w.row_bytes() + v / per_block * dtype_info(w.dtype).bytes, block);
+    if (v % per_block == 0)
+      read_quant_block(w.dtype, w.data + row * w.row_bytes() + v / per_block * dtype_info(w.dtype).bytes, block);
     const size_t i = v % per_block, sub = i / static_cast<size_t>(f.sub);
     const double d = static_cast<double>(to_float(block.d)) * (f.super_block ? block.scale[sub] : 1);
     const double m = static_cast<double>(to_float(block.m)) * (f.super_block && f.has_min ? block.min_code[sub] : 1);
@@ -174,7 +178,8 @@ Expected expected(const Problem& p, size_t i, Precision precision) {
   std::vector<float> weights(p.k);
   for (size_t n = 0; n < n_rows; ++n) {
     dequantize_row(w, n, weights.data());
-    const std::vector<double> size = f == nullptr ? std::vector<double>(weights.begin(), weights.end()) : magnitudes(w, n);
+    const std::vector<double> size =
+        f == nullptr ? std::vector<double>(weights.begin(), weights.end()) : magnitudes(w, n);
     for (size_t t = 0; t < p.t; ++t) {
       double y = 0, s = 0;
       for (size_t k = 0; k < p.k; ++k) {
@@ -198,8 +203,9 @@ size_t values_in_block(DType type) { return dtype_info(type).elements; }
 
 // Agreement with float64; of the int8 kernels also with ref, bit for bit.
 void check_all(const Problem& p, Precision precision) {
-  const bool floats = std::any_of(p.outs.begin(), p.outs.end(),
-                                  [&](const OutSpec& o) { return precision == Precision::kF32 || !quant_format(o.weight->view.dtype); });
+  const bool floats = std::any_of(p.outs.begin(), p.outs.end(), [&](const OutSpec& o) {
+    return precision == Precision::kF32 || !quant_format(o.weight->view.dtype);
+  });
   const auto reference = run(ref_ops(), p, precision);
   for (const Ops* ops : all_ops()) {
     CAPTURE(ops->name, kSeed);
@@ -281,7 +287,8 @@ TEST_CASE("matmul: bias, addition, strides and three outputs of different types"
     const auto a = random_weight(DType::kQ4_K, 33, k, rng);
     const auto b = random_weight(other, 17, k, rng);
     const auto c = random_weight(DType::kQ6_K, 5, k, rng);
-    check_all(Problem(14, k, {{a.get(), true, false, 3}, {b.get(), true, true, 11}, {c.get(), false, true}}, rng, 5), precision);
+    check_all(Problem(14, k, {{a.get(), true, false, 3}, {b.get(), true, true, 11}, {c.get(), false, true}}, rng, 5),
+              precision);
   }
 }
 
@@ -290,9 +297,10 @@ TEST_CASE("matmul: real shapes and a large K", "[compute]") {
     DType type;
     size_t n, k, t;
   };
-  const Shape shape = GENERATE(Shape{DType::kQ4_1, 192, 576, 65}, Shape{DType::kQ4_1, 576, 1536, 5}, Shape{DType::kQ5_0, 896, 896, 3},
-                               Shape{DType::kQ8_0, 128, 4864, 13}, Shape{DType::kQ4_K, 17, 14336, 3},
-                               Shape{DType::kQ6_K, 17, 14336, 3}, Shape{DType::kF16, 9, 14336, 7}, Shape{DType::kQ2_K, 1000, 256, 1});
+  const Shape shape =
+      GENERATE(Shape{DType::kQ4_1, 192, 576, 65}, Shape{DType::kQ4_1, 576, 1536, 5}, Shape{DType::kQ5_0, 896, 896, 3},
+               Shape{DType::kQ8_0, 128, 4864, 13}, Shape{DType::kQ4_K, 17, 14336, 3}, Shape{DType::kQ6_K, 17, 14336, 3},
+               Shape{DType::kF16, 9, 14336, 7}, Shape{DType::kQ2_K, 1000, 256, 1});
   const Precision precision = each_precision();
   CAPTURE(dtype_info(shape.type).name, shape.n, shape.k, shape.t);
   Rng rng(kSeed);
@@ -305,9 +313,10 @@ TEST_CASE("matmul: the largest codes and activations do not saturate", "[compute
     DType type;
     std::vector<size_t> at;  // offsets of the block's halves
   };
-  const std::vector<Halves> types = {{DType::kQ4_0, {0}},     {DType::kQ4_1, {0, 2}}, {DType::kQ5_0, {0}},    {DType::kQ5_1, {0, 2}},
-                                     {DType::kQ8_0, {0}},     {DType::kQ2_K, {80, 82}}, {DType::kQ3_K, {108}}, {DType::kQ4_K, {0, 2}},
-                                     {DType::kQ5_K, {0, 2}}, {DType::kQ6_K, {208}}};
+  const std::vector<Halves> types = {{DType::kQ4_0, {0}},    {DType::kQ4_1, {0, 2}}, {DType::kQ5_0, {0}},
+                                     {DType::kQ5_1, {0, 2}}, {DType::kQ8_0, {0}},    {DType::kQ2_K, {80, 82}},
+                                     {DType::kQ3_K, {108}},  {DType::kQ4_K, {0, 2}}, {DType::kQ5_K, {0, 2}},
+                                     {DType::kQ6_K, {208}}};
   for (const Halves& halves : types) {
     for (const int fill : {0x00, 0x7f, 0x80, 0x88, 0xff}) {
       for (const float sign : {1.0f, -1.0f}) {
@@ -367,8 +376,10 @@ TEST_CASE("matmul: a row that is not finite shows, and shows in no other row", "
       const auto good = run(*ops, clean, precision)[0], y = run(*ops, bad, precision)[0];
       size_t n_finite = 0, n_changed = 0;
       for (size_t i = 0; i < y.size(); ++i) {
-        if (i / 20 == 3 || i / 20 == 9) n_finite += std::isfinite(y[i]);
-        else n_changed += std::bit_cast<uint32_t>(y[i]) != std::bit_cast<uint32_t>(good[i]);
+        if (i / 20 == 3 || i / 20 == 9)
+          n_finite += std::isfinite(y[i]);
+        else
+          n_changed += std::bit_cast<uint32_t>(y[i]) != std::bit_cast<uint32_t>(good[i]);
       }
       CHECK(n_finite == 0);
       CHECK(n_changed == 0);
@@ -403,7 +414,8 @@ TEST_CASE("matmul: damaged blocks give numbers or NaN, and the same on every tar
       const auto y = run(*ops, p, Precision::kFast)[0];
       CAPTURE(ops->name, dtype_info(type).name);
       size_t n_different = 0;
-      for (size_t i = 0; i < y.size(); ++i) n_different += !(y[i] == reference[i] || (std::isnan(y[i]) && std::isnan(reference[i])));
+      for (size_t i = 0; i < y.size(); ++i)
+        n_different += !(y[i] == reference[i] || (std::isnan(y[i]) && std::isnan(reference[i])));
       CHECK(n_different == 0);
     }
   }

@@ -378,7 +378,9 @@ TEST_CASE_METHOD(Fixture, "indexer: a converter reads what we do not", "[docs]")
 }
 
 TEST_CASE("converter: words, limits and failures", "[docs]") {
-  CHECK(*split_command("a  b'c d'\"e \\\" f\" \\ g ''") == std::vector<std::string>{"a", "bc de \" f", " g", ""});
+  const auto words = split_command("a  b'c d'\"e \\\" f\" \\ g ''");
+  REQUIRE(words.ok());
+  CHECK(*words == std::vector<std::string>{"a", "bc de \" f", " g", ""});
   CHECK(!split_command("a 'b").ok());
   CHECK(!split_command("  ").ok());
   ConverterLimits limits;

@@ -7,11 +7,11 @@
 #include "support/close_to.h"
 #include "support/reference_model.h"
 
-// Bounds. f32: the largest shift that Rounding::kFloat32 gives the float64 reference on the same ids (three draws). Each of
-// its moves reaches some three times as far as the error that it stands for (reference_model.h), which leaves room for
-// errors that happen to agree in sign. Live KV is float32 then, so that K and V add no rounding of their own.
-// fast: twice the mean KL that Rounding::kFast gives; steps of int8 and half are as large as the moves there, and a mean
-// over all rows and three draws scatters by some tens of per cent.
+// Bounds. f32: the largest shift that Rounding::kFloat32 gives the float64 reference on the same ids (three draws).
+// Each of its moves reaches some three times as far as the error that it stands for (reference_model.h), which leaves
+// room for errors that happen to agree in sign. Live KV is float32 then, so that K and V add no rounding of their own.
+// fast: twice the mean KL that Rounding::kFast gives; steps of int8 and half are as large as the moves there, and a
+// mean over all rows and three draws scatters by some tens of per cent.
 
 using namespace cento;
 using namespace cento::test;
@@ -30,7 +30,8 @@ std::vector<float> all_logits(const std::string& path, const Ops& ops, Precision
 double mean_kl(std::span<const float> p, std::span<const float> q, size_t vocab) {
   REQUIRE(p.size() == q.size());
   double sum = 0;
-  for (size_t from = 0; from < p.size(); from += vocab) sum += kl_divergence(p.subspan(from, vocab), q.subspan(from, vocab));
+  for (size_t from = 0; from < p.size(); from += vocab)
+    sum += kl_divergence(p.subspan(from, vocab), q.subspan(from, vocab));
   return sum / static_cast<double>(p.size() / vocab);
 }
 
@@ -138,7 +139,7 @@ TEST_CASE("forward: peaked attention agrees with float64", "[engine]") {
 TEST_CASE("forward: a prompt of several attention tiles and window lengths agrees with float64", "[engine]") {
   TinyModelSpec spec = tiny_spec(GENERATE("llama", "gemma3"), DType::kF32);
   spec.layers = 2;
-  spec.window = 70;  // wider than an attention tile of 64 keys, and not a multiple of it
+  spec.window = 70;                     // wider than an attention tile of 64 keys, and not a multiple of it
   check_model(tiny_writer(spec), 290);  // beyond a range of 256 keys
 }
 
@@ -169,7 +170,8 @@ TEST_CASE("forward: a key's attention mass is the largest probability that float
         }
         REQUIRE(shift < 1e-3);
         exact.resize(mass.size());
-        CHECK_THAT(mass, CloseTo(exact, std::vector<double>(exact.size(), shift)));
+        // Twice: three draws of one layer's few probabilities need not come near the worst.
+        CHECK_THAT(mass, CloseTo(exact, std::vector<double>(exact.size(), 2 * shift)));
       }
     }
   }

@@ -14,14 +14,18 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kMargin = 0.05;      // f32: a greedy token whose margin is above this must be the reference's
-constexpr double kLogits = 1e-2;      // f32: how far logits may be off (both from the golden files' README)
-constexpr double kFastMargin = 0.5;   // fast: up to the first token whose margin is below this
+constexpr double kMargin = 0.05;     // f32: a greedy token whose margin is above this must be the reference's
+constexpr double kLogits = 1e-2;     // f32: how far logits may be off (both from the golden files' README)
+constexpr double kFastMargin = 0.5;  // fast: up to the first token whose margin is below this
 
-// fast: mean KL over a prompt's positions against the own f32, nats. SmolLM2's activations have outliers, beside which int8 steps
-// over 32 values are coarse for the others: llama.cpp, whose activations are quantised alike, is as far from its own float32 on
-// the longest prompt (mean 3e-3, 96.3 % the same top-1).
-constexpr double kFastKl = 2e-3, kFastKlSmolLm2 = 5e-3;
+// fast: mean KL over a prompt's positions against the own f32, nats. What int8 activations cost depends on the model's
+// outliers, beside which steps over 32 values are coarse: llama.cpp, whose activations are quantised alike, has a mean
+// KL of 2.9e-3 (96.3 % the same top-1) on SmolLM2's and 6.2e-3 (95.3 %) on Gemma's longest prompt here, against its own
+// float32. A mean over a few positions scatters: prompts of less than kShort tokens are given kShortSlack times as
+// much.
+constexpr double kFastKlQwen2 = 2e-3, kFastKlSmolLm2 = 4e-3, kFastKlGemma3 = 6e-3;
+constexpr size_t kShort = 64;
+constexpr double kShortSlack = 2.5;
 
 std::optional<json> read_json(const std::string& relative) {
   const auto path = shared_path(relative);
@@ -55,7 +59,8 @@ void over_prompt(Engine& f32, Engine& fast, const Ids& ids, const Use& use) {
   for (size_t from = 0; from < ids.size(); from += kPiece) {
     const auto piece = std::span(ids).subspan(from, std::min(kPiece, ids.size() - from));
     const std::vector<float> a = f32.extend(piece, true), b = fast.extend(piece, true);
-    for (size_t i = 0; i < piece.size(); ++i) use(from + i, std::span(a).subspan(i * vocab, vocab), std::span(b).subspan(i * vocab, vocab));
+    for (size_t i = 0; i < piece.size(); ++i)
+      use(from + i, std::span(a).subspan(i * vocab, vocab), std::span(b).subspan(i * vocab, vocab));
   }
 }
 
@@ -87,7 +92,7 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, doub
   CHECK(std::abs(log_sum_exp(last) - run["logsumexp"].get<double>()) < kLogits);
   const double nll_golden = run["nll_sum"].get<double>();
   CHECK(std::abs(nll - nll_golden) < 2 * kLogits * static_cast<double>(ids.size()));
-  CHECK(kl < fast_kl);
+  CHECK(kl < (ids.size() < kShort ? kShortSlack : 1) * fast_kl);
 
   // Teacher-forced, so that a close call does not end the comparison.
   size_t n_same = 0;
@@ -103,9 +108,9 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, doub
     fast_last = fast.extend(std::array{greedy[i]});
   }
   std::ostringstream figures;
-  figures << f32.model().name() << ", " << ids.size() << " tokens: f32 NLL " << nll << " (reference " << nll_golden << "), " << n_same << " of "
-          << n_greedy << " greedy tokens; fast against f32: mean KL " << kl << ", largest " << largest_kl << ", top-1 "
-          << static_cast<double>(same_top) / static_cast<double>(ids.size());
+  figures << f32.model().name() << ", " << ids.size() << " tokens: f32 NLL " << nll << " (reference " << nll_golden
+          << "), " << n_same << " of " << n_greedy << " greedy tokens; fast against f32: mean KL " << kl << ", largest "
+          << largest_kl << ", top-1 " << static_cast<double>(same_top) / static_cast<double>(ids.size());
   WARN(figures.str());
 }
 
@@ -143,7 +148,8 @@ TEST_CASE("golden: the float64 reference of these tests agrees with another prog
     const Ids ids = run["prompt_ids"].get<Ids>();
     const std::vector<double> logits = reference.logits(ids);
     const std::vector<double> last(logits.end() - static_cast<ptrdiff_t>(reference.vocab()), logits.end());
-    CHECK_THAT(last, CloseTo64(run["logits_after_prompt"].get<std::vector<double>>(), 2e-6));  // six decimals in the file
+    CHECK_THAT(last,
+               CloseTo64(run["logits_after_prompt"].get<std::vector<double>>(), 2e-6));  // six decimals in the file
   }
 }
 
@@ -155,20 +161,21 @@ TEST_CASE("golden: stories260K gives the reference's logits and stories, on ever
   for (const json& run : data->runs) {
     const Ids ids = run["prompt_ids"].get<Ids>(), greedy = run["greedy_ids"].get<Ids>();
     const auto golden = run["logits_after_prompt"].get<std::vector<double>>();
-    // Bounds as in forward_test.cc: float32 arithmetic moves this model's logits by this much, half KV by that. Its weights are
-    // F32, so that half KV is all that the fast mode adds.
+    // Bounds as in forward_test.cc: float32 arithmetic moves this model's logits by this much, half KV by that. Its
+    // weights are F32, so that half KV is all that the fast mode adds.
     const double shift = largest_shift(reference, ids, Rounding::kFloat32) + 1e-6;
     const double fast_shift = 2 * largest_shift(reference, ids, Rounding::kFast) + shift;
     REQUIRE(shift < 1e-3);
     REQUIRE(fast_shift < 0.2);
     for (const Ops* ops : all_ops()) {
       CAPTURE(ops->name, run["prompt"].get<std::string>());
-      LoadedEngine f32(data->path, *ops, Precision::kF32, 2), fast(data->path, *ops, Precision::kFast, 2);
+      LoadedEngine f32(data->path, *ops, Precision::kF32), fast(data->path, *ops, Precision::kFast);
       std::vector<float> logits = f32.engine.extend(ids);
       CHECK_THAT(logits, CloseTo(golden, std::vector<double>(golden.size(), shift)));
       std::vector<float> fast_logits = fast.engine.extend(ids);
       CHECK_THAT(fast_logits, CloseTo(golden, std::vector<double>(golden.size(), fast_shift)));
-      // f32 on its own; fast beside it, wherever the margin leaves no doubt. The plain reference, slow, tells the first part only.
+      // f32 on its own; fast beside it, wherever the margin leaves no doubt. The plain reference, slow, tells the first
+      // part only.
       const size_t n = ops == &ref_ops() ? std::min<size_t>(greedy.size(), 48) : greedy.size();
       Ids told;
       size_t n_fast = 0, n_fast_same = 0;
@@ -188,11 +195,19 @@ TEST_CASE("golden: stories260K gives the reference's logits and stories, on ever
   }
 }
 
-TEST_CASE("golden: SmolLM2 continues as the reference does", "[engine]") { check_model("smollm2-135m-instruct-q4_1", 1, 8, kFastKlSmolLm2); }
+TEST_CASE("golden: SmolLM2 continues as the reference does", "[engine]") {
+  check_model("smollm2-135m-instruct-q4_1", 1, 8, kFastKlSmolLm2);
+}
 
-TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") { check_model("smollm2-135m-instruct-q4_1", 4, 32, kFastKlSmolLm2); }
-TEST_CASE("golden: Qwen2.5, all prompts", "[engine][.slow]") { check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32, kFastKl); }
-TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") { check_model("gemma3-270m-q4_k_m", 4, 32, kFastKl); }
+TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") {
+  check_model("smollm2-135m-instruct-q4_1", 4, 32, kFastKlSmolLm2);
+}
+TEST_CASE("golden: Qwen2.5, all prompts", "[engine][.slow]") {
+  check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32, kFastKlQwen2);
+}
+TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") {
+  check_model("gemma3-270m-q4_k_m", 4, 32, kFastKlGemma3);
+}
 
 TEST_CASE("identity: three passages recomputed in full are full prefill, on SmolLM2", "[engine][.slow]") {
   const auto path = model_path("smollm2-135m-instruct-q4_1.gguf");
@@ -214,7 +229,8 @@ TEST_CASE("identity: three passages recomputed in full are full prefill, on Smol
     all.insert(all.end(), steps.begin(), steps.end());
     return all;
   };
-  const std::vector<float> full = result(plan_of(fresh(joined(prefix, passages[0], passages[1], passages[2], question))), {});
+  const std::vector<float> full =
+      result(plan_of(fresh(joined(prefix, passages[0], passages[1], passages[2], question))), {});
   std::vector<KvBlock> kv;
   for (const Ids& passage : passages) kv.push_back(computed_kv(engine, prefix, passage));
   const auto blend = [&](PolicyKind policy, double ratio) {
@@ -233,11 +249,13 @@ TEST_CASE("identity: three passages recomputed in full are full prefill, on Smol
   const auto kl = [&](const std::vector<float>& other) {
     return kl_divergence(std::span(full).first(vocab), std::span(other).first(vocab));
   };
-  WARN("SmolLM2 " << precision_name(precision) << ", 593 tokens reused: KL " << kl(reused) << ", 15 % recomputed by question: " << kl(some));
+  WARN("SmolLM2 " << precision_name(precision) << ", 593 tokens reused: KL " << kl(reused)
+                  << ", 15 % recomputed by question: " << kl(some));
 }
 
 TEST_CASE("identity: prefill in pieces and decoding on a real model are prefill", "[engine][.slow]") {
-  const std::string name = GENERATE("smollm2-135m-instruct-q4_1", "gemma3-270m-q4_k_m", "qwen2.5-coder-0.5b-instruct-q4_k_m");
+  const std::string name =
+      GENERATE("smollm2-135m-instruct-q4_1", "gemma3-270m-q4_k_m", "qwen2.5-coder-0.5b-instruct-q4_k_m");
   const auto path = model_path(name + ".gguf");
   const auto golden = read_json("data/golden/" + name + ".json");
   if (!path || !golden) return;

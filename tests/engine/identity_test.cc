@@ -1,10 +1,12 @@
-// What blending promises (DESIGN 3), bit for bit: rows do not depend on what is computed beside them (compute/ops.h), so
-// where two plans give every row the same inputs, their logits are the same floats. On every backend, in both precisions
-// and all architectures.
+// What blending promises (DESIGN 3), bit for bit: rows do not depend on what is computed beside them (compute/ops.h),
+// so where two plans give every row the same inputs, their logits are the same floats. On every backend, in both
+// precisions and all architectures.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/engine_test.h"
 #include "support/close_to.h"
@@ -17,10 +19,12 @@ namespace {
 
 constexpr size_t kSteps = 16;  // of greedy continuation
 
-constexpr PolicyKind kRankingPolicies[] = {PolicyKind::kAll,  PolicyKind::kRandom, PolicyKind::kHeadK, PolicyKind::kDevK,
-                                           PolicyKind::kDevV, PolicyKind::kDevKv,  PolicyKind::kQuery};
+constexpr PolicyKind kRankingPolicies[] = {PolicyKind::kAll,  PolicyKind::kRandom, PolicyKind::kHeadK,
+                                           PolicyKind::kDevK, PolicyKind::kDevV,   PolicyKind::kDevKv,
+                                           PolicyKind::kQuery};
 
-// A prompt in parts. Lengths are no multiples of each other or of any tile; together beyond an attention tile of 64 keys.
+// A prompt in parts. Lengths are no multiples of each other or of any tile; together beyond an attention tile of 64
+// keys.
 struct Prompt {
   Ids prefix, a, b, c, question;
   explicit Prompt(size_t vocab, size_t scale = 1)
@@ -51,7 +55,9 @@ Answer answer(Engine& engine, PromptPlan plan, const PipelineOptions& options) {
 }
 bool same(const Answer& a, const Answer& b) { return same_bits(a.rows, b.rows) && same_bits(a.steps, b.steps); }
 
-Answer full(Engine& engine, const Ids& ids, size_t n_rows) { return answer(engine, plan_of(fresh(ids)), rows_wanted(n_rows)); }
+Answer full(Engine& engine, const Ids& ids, size_t n_rows) {
+  return answer(engine, plan_of(fresh(ids)), rows_wanted(n_rows));
+}
 
 const std::string& tiny_path(const std::string& architecture) {
   // Fast precision multiplies these types in different kernels.
@@ -117,6 +123,26 @@ std::vector<std::byte> live_rows(const Ops& ops, const Forward& forward, uint32_
   }
   return bytes;
 }
+
+// Fills slots [0, n) with rows of other tokens: what is not placed there again shows.
+void scramble(Engine& engine, size_t n) { prefill_anew(engine, plan_of(fresh(random_ids(n, vocab_of(engine), 99)))); }
+
+// A reader that takes its time over every layer.
+class SlowKv final : public KvReader {
+ public:
+  explicit SlowKv(std::unique_ptr<KvReader> inner) : inner_(std::move(inner)) {}
+  uint64_t n_tokens() const override { return inner_->n_tokens(); }
+  const KvShape& shape() const override { return inner_->shape(); }
+  const Hash& key() const override { return inner_->key(); }
+  Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return inner_->read_layer(layer, k, v);
+  }
+  uint64_t bytes_read() const override { return inner_->bytes_read(); }
+
+ private:
+  std::unique_ptr<KvReader> inner_;
+};
 
 std::vector<int32_t> positions_from(size_t from, size_t n) {
   std::vector<int32_t> pos(n);
@@ -219,7 +245,8 @@ TEST_CASE("identity: recomputing every reused row is full prefill in every order
 }
 
 TEST_CASE("identity: recomputing some rows is a plan in which these rows are fresh", "[engine]") {
-  // Also for the deviation policies: up to check layer 1 they compute all rows, but what they replace in layer 0 is equal.
+  // Also for the deviation policies: up to check layer 1 they compute all rows, but what they replace in layer 0 is
+  // equal.
   on_every_engine([](Engine& engine) {
     const Prompt p(vocab_of(engine));
     const size_t n = p.question.size();
@@ -237,19 +264,22 @@ TEST_CASE("identity: recomputing some rows is a plan in which these rows are fre
       size_t start = p.prefix.size();
       for (const size_t i : order) {
         const auto is_fresh = [&](size_t row) {
-          return std::binary_search(report.recomputed.begin(), report.recomputed.end(), static_cast<int32_t>(start + row));
+          return std::binary_search(report.recomputed.begin(), report.recomputed.end(),
+                                    static_cast<int32_t>(start + row));
         };
         const Ids& ids = chunks.ids[i];
         for (size_t from = 0, to = 0; from < ids.size(); from = to) {
           while (to < ids.size() && is_fresh(to) == is_fresh(from)) ++to;
           const Ids part(ids.begin() + static_cast<ptrdiff_t>(from), ids.begin() + static_cast<ptrdiff_t>(to));
-          plan.segments.push_back(is_fresh(from) ? fresh(part)
-                                                 : stored(SegmentFrom::kChunk, part, as_reader(rows_of(chunks.kv[i], from, part.size()))));
+          plan.segments.push_back(
+              is_fresh(from) ? fresh(part)
+                             : stored(SegmentFrom::kChunk, part, as_reader(rows_of(chunks.kv[i], from, part.size()))));
         }
         start += ids.size();
       }
       plan.segments.push_back(fresh(p.question));
-      CHECK(same_bits(prefill_anew(engine, std::move(plan), rows_wanted(n, with(PolicyKind::kNone))).logits, report.logits));
+      CHECK(same_bits(prefill_anew(engine, std::move(plan), rows_wanted(n, with(PolicyKind::kNone))).logits,
+                      report.logits));
     }
   });
 }
@@ -264,19 +294,38 @@ TEST_CASE("identity: the first chunk reused as exact is full prefill, and so is 
       return plan_of(fresh(p.prefix), stored(from, p.a, chunk_kv(engine, p.prefix, p.a)), fresh(p.question));
     };
     PromptPlan exact = plan(SegmentFrom::kExact);
+    scramble(engine, ids.size());
     CHECK(same(answer(engine, std::move(exact), rows_wanted(n, with(PolicyKind::kQuery))), expected));
     // Ranked but not recomputed it is the same: it stands where it was computed.
     PromptPlan ranked = plan(SegmentFrom::kChunk);
+    scramble(engine, ids.size());
     CHECK(same(answer(engine, std::move(ranked), rows_wanted(n, with(PolicyKind::kNone))), expected));
     // Prefix and chunk from two computations, of other slices.
     PromptPlan both =
         plan_of(stored(SegmentFrom::kExact, p.prefix, chunk_kv(engine, {}, p.prefix)),
                 stored(SegmentFrom::kExact, p.a, as_reader(computed_kv(engine, p.prefix, p.a, 5))), fresh(p.question));
+    scramble(engine, ids.size());
     const auto report = prefill_anew(engine, std::move(both), rows_wanted(n));
     CHECK(same_bits(report.logits, expected.rows));
     CHECK(report.n_exact == p.prefix.size() + p.a.size());
     CHECK(engine.resident_prefix(ids) == ids.size());
   });
+}
+
+TEST_CASE("identity: a layer waits for the rows that are loaded for it", "[engine]") {
+  for (const std::string& architecture : architectures()) {
+    LoadedEngine loaded(tiny_path(architecture), best_ops(), Precision::kFast);
+    Engine& engine = loaded.engine;
+    const Prompt p(vocab_of(engine));
+    const Ids ids = joined(p.prefix, p.a, p.question);
+    const Answer expected = full(engine, ids, 1);
+    auto slow = std::make_unique<SlowKv>(chunk_kv(engine, p.prefix, p.a));
+    scramble(engine, ids.size());
+    const auto report = prefill_anew(
+        engine, plan_of(fresh(p.prefix), stored(SegmentFrom::kExact, p.a, std::move(slow)), fresh(p.question)));
+    CHECK(same_bits(report.logits, expected.rows));
+    CHECK(report.load_wait_ms > 1);
+  }
 }
 
 TEST_CASE("identity: with a chunk missing its neighbours recomputed are full prefill", "[engine]") {
@@ -380,10 +429,11 @@ TEST_CASE("identity: the first layer's KV of a moved chunk is what is computed t
 }
 
 TEST_CASE("identity: a chunk placed anywhere keeps its scores against itself", "[engine]") {
-  // Scores of K rows against K rows: rotations are relative. Each rotated value is rounded once, so a score of one placement
-  // is off by (2 e + e^2) sum |a_i b_i|, at most that of |a| |b|; e is the unit roundoff of the KV type plus 4 u for the
-  // table entry (1 u) and the two products and the sum of a rotation (3 u), which act on |(x, y)| of a pair: a factor of
-  // sqrt(2) at most. Halves below 2^-14 are rounded by up to 2^-25 instead: D more terms of that times |a|_inf.
+  // Scores of K rows against K rows: rotations are relative. Each rotated value is rounded once, so a score of one
+  // placement is off by (2 e + e^2) sum |a_i b_i|, at most that of |a| |b|; e is the unit roundoff of the KV type plus
+  // 4 u for the table entry (1 u) and the two products and the sum of a rotation (3 u), which act on |(x, y)| of a
+  // pair: a factor of sqrt(2) at most. Halves below 2^-14 are rounded by up to 2^-25 instead: D more terms of that
+  // times |a|_inf.
   constexpr double kU = 0x1p-24;
   constexpr size_t kOffsets[] = {0, 1, 63, 1000, 4000};
   for (const std::string architecture : {"llama", "llama linear", "qwen2", "gemma3"}) {
@@ -421,7 +471,9 @@ TEST_CASE("identity: a chunk placed anywhere keeps its scores against itself", "
                   }
                   scores.push_back(dot);
                   if (offset == 0) {  // two placements are compared; 1 %: norms and e are taken from rounded values
-                    const double tiny = precision == Precision::kF32 ? 0 : static_cast<double>(d) * 0x1p-25 * std::sqrt(std::max(rr, jj));
+                    const double tiny = precision == Precision::kF32
+                                            ? 0
+                                            : static_cast<double>(d) * 0x1p-25 * std::sqrt(std::max(rr, jj));
                     bounds.push_back(2 * 1.01 * (2 * e * std::sqrt(rr * jj) + 2 * tiny));
                   }
                 }
@@ -460,7 +512,7 @@ TEST_CASE("identity: prompts beyond several ranges of keys, slices and a growing
     for (const Precision precision : {Precision::kF32, Precision::kFast}) {
       for (const Ops* ops : all_simd_ops()) {
         CAPTURE(architecture, precision_name(precision), ops->name);
-        LoadedEngine loaded(tiny_path(architecture), *ops, precision, 2);
+        LoadedEngine loaded(tiny_path(architecture), *ops, precision);
         Engine& engine = loaded.engine;
         const Prompt p(vocab_of(engine), 9);  // 685 tokens
         const size_t n = 300;                 // of the last chunk too
@@ -476,7 +528,7 @@ TEST_CASE("identity: prompts beyond several ranges of keys, slices and a growing
           CHECK(same(answer(engine, chunks.plan({0, 1, 2}), rows_wanted(n, with(policy, 1.0))), expected));
         }
         // Room for 256 slots at first: rows move as it grows.
-        LoadedEngine growing(tiny_path(architecture), *ops, precision, 2);
+        LoadedEngine growing(tiny_path(architecture), *ops, precision);
         std::vector<float> row;
         size_t from = 0;
         for (const size_t to : {size_t{200}, size_t{300}, size_t{301}, p.whole().size()}) {
@@ -522,7 +574,8 @@ TEST_CASE("identity: stale slots are never read, whatever they hold", "[engine]"
       std::fill(poison.v(l).begin(), poison.v(l).end(), std::byte{0xff});
     }
     const Ids head = random_ids(60, vocab_of(engine), 78);
-    prefill_anew(engine, plan_of(fresh(p.prefix), stored(SegmentFrom::kChunk, head, as_reader(poison)), fresh(p.question)),
+    prefill_anew(engine,
+                 plan_of(fresh(p.prefix), stored(SegmentFrom::kChunk, head, as_reader(poison)), fresh(p.question)),
                  with(PolicyKind::kNone));
     CHECK(same(full(engine, p.whole(), n), expected));
   });
@@ -537,7 +590,7 @@ TEST_CASE("identity: holds on stories260K", "[engine]") {
   for (const Precision precision : {Precision::kF32, Precision::kFast}) {
     for (const Ops* ops : all_ops()) {
       CAPTURE(precision_name(precision), ops->name);
-      LoadedEngine loaded(*path, *ops, precision, 2);
+      LoadedEngine loaded(*path, *ops, precision);
       Engine& engine = loaded.engine;
       Prompt p(vocab_of(engine));
       p.prefix = {1};

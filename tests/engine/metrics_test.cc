@@ -19,8 +19,8 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 }  // namespace
 
 TEST_CASE("metrics: KL is the formula in float64", "[engine]") {
-  // Both sums are taken in double over V terms of at most 1: V units of 2^-53 of the larger |log p - log q| and more than
-  // enough for the rest.
+  // Both sums are taken in double over V terms of at most 1: V units of 2^-53 of the larger |log p - log q| and more
+  // than enough for the rest.
   for (const size_t v : {1, 2, 17, 1000, 49152}) {
     for (const double spread : {1e-3, 1.0, 10.0, 80.0}) {
       CAPTURE(v, spread);
@@ -54,7 +54,8 @@ TEST_CASE("metrics: KL of known distributions", "[engine]") {
 
 TEST_CASE("metrics: logits that are no numbers are no distance of 0", "[engine]") {
   const std::vector<float> good = {1, 2, 3};
-  for (const std::vector<float>& bad : {std::vector<float>{1, kNaN, 3}, {kNaN, kNaN, kNaN}, {1, kInf, 3}, {-kInf, -kInf, -kInf}}) {
+  for (const std::vector<float>& bad :
+       {std::vector<float>{1, kNaN, 3}, {kNaN, kNaN, kNaN}, {1, kInf, 3}, {-kInf, -kInf, -kInf}}) {
     CAPTURE(bad);
     CHECK(std::isnan(kl_divergence(bad, good)));
     CHECK(std::isnan(kl_divergence(good, bad)));

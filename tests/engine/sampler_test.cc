@@ -73,12 +73,8 @@ TEST_CASE("sampler: temperature 0 takes the highest logit, the first of equals",
     std::vector<float> logits;
     int32_t best;
   } const rows[] = {
-      {{1}, 0},
-      {{0, 3, 2}, 1},
-      {{2, 5, 5, 1}, 1},
-      {{-3, -1, -2}, 1},
-      {{-kInf, -4, -kInf}, 1},
-      {{kNaN, 1, kNaN, 2}, 3},
+      {{1}, 0},          {{0, 3, 2}, 1},          {{2, 5, 5, 1}, 1},
+      {{-3, -1, -2}, 1}, {{-kInf, -4, -kInf}, 1}, {{kNaN, 1, kNaN, 2}, 3},
       {{kInf, 1, 0}, 1},  // no number to compare with
   };
   for (const auto& row : rows) {
@@ -137,8 +133,8 @@ TEST_CASE("sampler: equal seeds repeat, others differ", "[engine]") {
 }
 
 TEST_CASE("sampler: draws have the probabilities that were asked for", "[engine]") {
-  // Chi-square with k degrees of freedom is above k + 2 sqrt(k x) + 2 x with probability e^-x (Laurent and Massart 2000,
-  // lemma 1); x = 14 is one in a million. The seed is fixed, so this either holds or does not.
+  // Chi-square with k degrees of freedom is above k + 2 sqrt(k x) + 2 x with probability e^-x (Laurent and Massart
+  // 2000, lemma 1); x = 14 is one in a million. The seed is fixed, so this either holds or does not.
   const auto limit = [](double k) { return k + 2 * std::sqrt(k * 14) + 2 * 14; };
   constexpr size_t kDraws = 40000;
   const std::vector<double> p = {0.02, 0.4, 0.08, 0.25, 0.05, 0.2};
@@ -168,17 +164,17 @@ TEST_CASE("sampler: the penalty makes recent tokens less likely, once each", "[e
     return Sampler(o).next(logits, recent);
   };
   CHECK(next({4, 3, 1}, {}) == 0);
-  CHECK(next({4, 3, 1}, {0}) == 1);         // 2 3 1
-  CHECK(next({4, 3, 1}, {0, 1}) == 0);      // 2 1.5 1
+  CHECK(next({4, 3, 1}, {0}) == 1);     // 2 3 1
+  CHECK(next({4, 3, 1}, {0, 1}) == 0);  // 2 1.5 1
   CHECK(next({4, 3, 1.8f}, {0, 0, 0}) == 1);
   CHECK(next({4, 1.9f, 1}, {0, 0, 0}) == 0);  // 2, not 0.5
   CHECK(next({-1, -1.5f, -3}, {0}) == 1);     // a negative logit goes down as well: -2 -1.5 -3
   CHECK(next({-1, -2.5f, -3}, {0}) == 0);
-  CHECK(next({4, 3, 1}, {-7, 99}) == 0);    // ids that are none
+  CHECK(next({4, 3, 1}, {-7, 99}) == 0);  // ids that are none
   std::vector<int32_t> old(256, 2);
   old.insert(old.begin(), 0);  // token 0 is 257 tokens back
   CHECK(next({4, 3, 1}, old) == 0);
-  old.erase(old.end() - 1);    // 256 back
+  old.erase(old.end() - 1);  // 256 back
   CHECK(next({4, 3, 1}, old) == 1);
   o.repetition_penalty = 0.5;  // below 1: more likely
   CHECK(next({4, 3, 1}, {1}) == 1);
@@ -298,8 +294,8 @@ TEST_CASE("stop filter: shows what stands before the stop text", "[engine]") {
       {{"STOP"}, {"S", "STO", "STOP"}, "SSTO", true},
       {{"aab"}, {"a", "a", "a", "b"}, "a", true},
       {{"abab", "b"}, {"a", "b"}, "a", true},
-      {{"xyz", "yz"}, {"axyz"}, "a", true},        // complete at once: the longer one
-      {{"abcd", "bc"}, {"xabcd"}, "xa", true},     // complete first
+      {{"xyz", "yz"}, {"axyz"}, "a", true},     // complete at once: the longer one
+      {{"abcd", "bc"}, {"xabcd"}, "xa", true},  // complete first
       {{"abcd", "bc"}, {"x", "ab", "cd"}, "xa", true},
       {{"\n\n", "User:"}, {"yes\n", "\nno"}, "yes", true},
       {{"\n\n", "User:"}, {"yes\n", "User", ":"}, "yes\n", true},

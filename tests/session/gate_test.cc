@@ -12,8 +12,8 @@ using namespace cento::test;
 
 namespace {
 
-// Backends that are wrong on purpose: the best one with an op replaced. Each is right as long as everything is computed in one
-// go, so that nothing but the gate would tell.
+// Backends that are wrong on purpose: the best one with an op replaced. Each is right as long as everything is computed
+// in one go, so that nothing but the gate would tell.
 std::thread::id computing_thread;
 bool on_loader() { return std::this_thread::get_id() != computing_thread; }
 
@@ -52,11 +52,12 @@ void norm_by_rows(const ExecContext& ctx, const RmsNormArgs& args) {
 
 void attention_of_nan(const ExecContext& ctx, const AttentionArgs& args) {
   best_ops().attention(ctx, args);
-  for (size_t t = 0; t < args.t; ++t) std::fill_n(args.out + t * args.ldo, args.h * args.d, std::numeric_limits<float>::quiet_NaN());
+  for (size_t t = 0; t < args.t; ++t)
+    std::fill_n(args.out + t * args.ldo, args.h * args.d, std::numeric_limits<float>::quiet_NaN());
 }
 
-// Attention that shows gathered rows the keys up to their index in the call instead of up to their position: the mistake of the
-// published code of CacheBlend (DESIGN 3). Ungathered slices from position 0 on are right.
+// Attention that shows gathered rows the keys up to their index in the call instead of up to their position: the
+// mistake of the published code of CacheBlend (DESIGN 3). Ungathered slices from position 0 on are right.
 void attention_by_index(const ExecContext& ctx, const AttentionArgs& args) {
   std::vector<int32_t> pos(args.t);
   for (size_t t = 0; t < args.t; ++t) pos[t] = static_cast<int32_t>(t);

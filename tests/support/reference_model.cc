@@ -71,7 +71,8 @@ Row multiply(const Matrix& w, const Row& input, Noise& noise, const Row& bias = 
 void rms_norm(double* x, size_t n, const Row& weight, double eps, Noise& noise) {
   double sum = 0;
   for (size_t i = 0; i < n; ++i) sum += x[i] * x[i];
-  const double scale = noise.rounded(1 / std::sqrt(sum / static_cast<double>(n) + eps), std::sqrt(static_cast<double>(n)) + 3);
+  const double scale =
+      noise.rounded(1 / std::sqrt(sum / static_cast<double>(n) + eps), std::sqrt(static_cast<double>(n)) + 3);
   for (size_t i = 0; i < n; ++i) x[i] = noise.rounded(x[i] * scale * weight[i], 2);
 }
 
@@ -132,7 +133,8 @@ ReferenceModel::Model::Model(const GgufFile& file) {
   gelu = gemma;
   base_global = number("rope.freq_base").value_or(gemma ? 1e6 : 1e4);
   base_local = gemma ? 1e4 : base_global;
-  if (file.text(arch + ".rope.scaling.type").value_or("none") == "linear") linear_scale = number("rope.scaling.factor").value();
+  if (file.text(arch + ".rope.scaling.type").value_or("none") == "linear")
+    linear_scale = number("rope.scaling.factor").value();
   factors = vector("rope_freqs.weight");
   size_t global_every = 1;
   if (gemma) {
@@ -170,7 +172,8 @@ ReferenceModel::Model::Model(const GgufFile& file) {
 
 void ReferenceModel::Model::rotate(double* head, size_t pos, bool local, Noise& noise) const {
   for (size_t i = 0; i < rope_dims / 2; ++i) {
-    double frequency = std::pow(local ? base_local : base_global, -2.0 * static_cast<double>(i) / static_cast<double>(rope_dims));
+    double frequency =
+        std::pow(local ? base_local : base_global, -2.0 * static_cast<double>(i) / static_cast<double>(rope_dims));
     if (!local) frequency /= linear_scale;
     if (!factors.empty()) frequency /= factors[i];
     const double angle = static_cast<double>(pos) * frequency, c = std::cos(angle), s = std::sin(angle);
@@ -295,8 +298,8 @@ std::vector<double> ReferenceModel::logits(std::span<const int32_t> ids, Roundin
   return all;
 }
 
-std::vector<double> ReferenceModel::key_mass(std::span<const int32_t> ids, size_t layer, size_t first_row, Rounding rounding,
-                                             uint64_t seed) const {
+std::vector<double> ReferenceModel::key_mass(std::span<const int32_t> ids, size_t layer, size_t first_row,
+                                             Rounding rounding, uint64_t seed) const {
   Noise noise(rounding, seed);
   Rows x = model_->embed(ids, noise);
   Mass mass{first_row, Row(ids.size(), 0.0)};
@@ -333,7 +336,8 @@ double mean_kl(const ReferenceModel& model, std::span<const int32_t> ids, Roundi
   double sum = 0;
   for (int seed = 1; seed <= n_seeds; ++seed) {
     const std::vector<double> moved = model.logits(ids, rounding, static_cast<uint64_t>(seed));
-    for (size_t t = 0; t < ids.size(); ++t) sum += kl64(std::span(exact).subspan(t * v, v), std::span(moved).subspan(t * v, v));
+    for (size_t t = 0; t < ids.size(); ++t)
+      sum += kl64(std::span(exact).subspan(t * v, v), std::span(moved).subspan(t * v, v));
   }
   return sum / static_cast<double>(ids.size() * static_cast<size_t>(n_seeds));
 }
