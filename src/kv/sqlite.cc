@@ -320,6 +320,9 @@ void Db::refuse_foreign(int32_t application_id) {
   if (found == application_id) return;
   Stmt any = prepare("SELECT 1 FROM sqlite_schema LIMIT 1");
   if (found == 0 && !any.step()) return;  // new and empty
+  any.reset();
+  // Another process may have made the store between the two looks; it writes schema and id in one transaction.
+  if (found == 0 && static_cast<int32_t>(pragma("application_id")) == application_id) return;
   throw Error{Code::kInput, "a SQLite file, but not a cento store", path_,
               "give another --store, or move this file away"};
 }

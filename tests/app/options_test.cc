@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <iterator>
 #include <map>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -34,6 +36,11 @@ struct Row {
   std::string text;
 };
 
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 TEST_CASE("options: common flags stand before or after the subcommand", "[app]") {
   const World w;
   for (const std::vector<std::string>& args :
@@ -50,27 +57,11 @@ TEST_CASE("options: common flags stand before or after the subcommand", "[app]")
 
 TEST_CASE("options: index", "[app]") {
   const World w;
-  const auto c = w.command<IndexCommand>({"index",
-                                          "a",
-                                          "--include",
-                                          "*.md",
-                                          "b",
-                                          "--include",
-                                          "*.txt",
-                                          "--no-prune",
-                                          "--chunk-tokens",
-                                          "128",
-                                          "--max-file-size",
-                                          "1.5MiB",
-                                          "--converter",
-                                          ".DOCX=docx2txt {} -",
-                                          "[x,y].md",
-                                          "-0",
-                                          "--hidden",
-                                          "--follow",
-                                          "--no-ignore",
-                                          "--",
-                                          "--odd"});
+  auto args = words(
+      "index a --include *.md b --include *.txt --no-prune --chunk-tokens 128 --max-file-size 1.5MiB "
+      "[x,y].md -0 --hidden --follow --no-ignore -- --odd");
+  args.insert(args.begin() + 1, {"--converter", ".DOCX=docx2txt {} -"});
+  const auto c = w.command<IndexCommand>(args);
   CHECK(c.options.paths == std::vector<std::string>{"a", "b", "[x,y].md", "--odd"});
   CHECK(c.options.include == std::vector<std::string>{"*.md", "*.txt"});
   CHECK_FALSE(c.options.prune);
@@ -89,9 +80,9 @@ TEST_CASE("options: index", "[app]") {
 
 TEST_CASE("options: precompute and query", "[app]") {
   const World w;
-  const auto p = w.command<PrecomputeCommand>({"precompute", "--codec", "raw", "--context", "prefix", "--max-bytes",
-                                               "2GB", "--only", "*.md", "--precision", "f32", "--chat-template",
-                                               "chatml", "--target", "ref"});
+  const auto p = w.command<PrecomputeCommand>(words(
+      "precompute --codec raw --context prefix --max-bytes 2GB --only *.md --precision f32 --chat-template chatml "
+      "--target ref"));
   CHECK(p.options.codec == KvCodec::kRaw);
   CHECK(p.options.context == ContextKind::kPrefix);
   CHECK(p.options.max_bytes == 2'000'000'000u);
@@ -100,41 +91,11 @@ TEST_CASE("options: precompute and query", "[app]") {
   CHECK((p.run.chat_template == "chatml" && p.run.target == "ref"));
   CHECK_FALSE(w.command<PrecomputeCommand>({"precompute"}).options.max_bytes.has_value());
 
-  const auto q = w.command<QueryCommand>({"query",
-                                          "index",
-                                          "--top-k",
-                                          "7",
-                                          "--chunk",
-                                          "ab",
-                                          "--chunk",
-                                          "cd",
-                                          "--prefill",
-                                          "blend",
-                                          "--policy",
-                                          "dev-kv",
-                                          "--ratio",
-                                          "0.25",
-                                          "--max-tokens",
-                                          "9",
-                                          "--temperature",
-                                          "0.7",
-                                          "--top-p",
-                                          "0.9",
-                                          "--top-k-tokens",
-                                          "40",
-                                          "--min-p",
-                                          "0.05",
-                                          "--repetition-penalty",
-                                          "1.1",
-                                          "--seed",
-                                          "18446744073709551615",
-                                          "--stop",
-                                          "\n\n",
-                                          "--verify",
-                                          "--no-stream",
-                                          "--show-sources",
-                                          "--logits",
-                                          "l.npy"});
+  const auto q = w.command<QueryCommand>(
+      words("query index --top-k 7 --chunk ab --chunk cd --prefill blend --policy dev-kv --ratio 0.25 --max-tokens 9 "
+            "--temperature 0.7 --top-p 0.9 --top-k-tokens 40 --min-p 0.05 --repetition-penalty 1.1 "
+            "--seed 18446744073709551615 --stop END --verify --no-stream --show-sources --logits l.npy --file a.md "
+            "--file b.md"));
   CHECK(q.question == "index");  // the name of a subcommand is a legal question
   CHECK(q.ask.top_k == 7);
   CHECK(q.ask.files == std::vector<std::string>{"a.md", "b.md"});
@@ -149,7 +110,7 @@ TEST_CASE("options: precompute and query", "[app]") {
   CHECK(q.ask.sampler.min_p == 0.05);
   CHECK(q.ask.sampler.repetition_penalty == 1.1);
   CHECK(q.ask.sampler.seed == 18446744073709551615u);
-  CHECK(q.ask.stop == std::vector<std::string>{"\n\n"});
+  CHECK(q.ask.stop == std::vector<std::string>{"END"});
   CHECK((q.ask.verify && !q.stream && q.show_sources && q.ask.want_logits));
   CHECK(w.command<QueryCommand>({"query", "-5 degrees?"}).question == "-5 degrees?");
   CHECK(w.command<QueryCommand>({"query", "-"}).question == "-");

@@ -169,7 +169,7 @@ RunResult run_program(const std::string& program, const RunSpec& spec) {
   }
   run.reap(true);
   const int s = run.status.value_or(0);
-  result.status = WIFEXITED(s) ? WEXITSTATUS(s) : 128 + WTERMSIG(s);
+  result.status = WIFEXITED(s) ? WEXITSTATUS(s) : -WTERMSIG(s);
   return result;
 }
 

@@ -24,7 +24,7 @@ struct RunSpec {
 };
 
 struct RunResult {
-  int status = -1;  // exit status; 128 + signal if it died of one
+  int status = -1;  // exit status; minus the signal if it died of one
   bool timed_out = false;
   bool signalled = false;  // the signal of the spec was sent
   std::string out, err;
