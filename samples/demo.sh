@@ -22,7 +22,7 @@ if [ "${1:-}" = --fetch ]; then
   echo "there: $models/$smollm2_file"
   exit 0
 fi
-question=${1:-May I carry over leave, and how many days?}
+question=${1:-What is the speed limit on the quay?}
 
 # The demo must not depend on, or touch, a person's own settings and store.
 for name in $(compgen -e | grep '^CENTO_' || true); do unset "$name"; done

@@ -1,21 +1,21 @@
-// The SIMD kernels. Each op exists once per target, in the target's namespace, with the signature of Ops (compute/ops.h).
-// The namespaces have Highway's names (HWY_NAMESPACE), so that a file compiled by foreach_target lands in them by itself
-// and a file of plain intrinsics opens them by hand.
+// The SIMD kernels. Each op exists once per target, in the target's namespace, with the signature of Ops
+// (compute/ops.h). The namespaces have Highway's names (HWY_NAMESPACE), so that a file compiled by foreach_target lands
+// in them by itself and a file of plain intrinsics opens them by hand.
 #pragma once
 
 #include "compute/ops.h"
 
 // The ops that have a SIMD version, on every target below. One that is not listed runs its reference.
-#define CENTO_SIMD_OPS(X)        \
-  X(matmul, MatmulArgs)          \
-  X(rms_norm, RmsNormArgs)       \
-  X(rope_rows, RopeRowsArgs)     \
-  X(cast_rows, CastRowsArgs)     \
-  X(kv_place, KvPlaceArgs)       \
+#define CENTO_SIMD_OPS(X)          \
+  X(matmul, MatmulArgs)            \
+  X(rms_norm, RmsNormArgs)         \
+  X(rope_rows, RopeRowsArgs)       \
+  X(cast_rows, CastRowsArgs)       \
+  X(kv_place, KvPlaceArgs)         \
   X(kv_deviation, KvDeviationArgs) \
-  X(attention, AttentionArgs)    \
-  X(gate, GateArgs)              \
-  X(gather, GatherArgs)          \
+  X(attention, AttentionArgs)      \
+  X(gate, GateArgs)                \
+  X(gather, GatherArgs)            \
   X(add, AddArgs)
 
 #if defined(__x86_64__)

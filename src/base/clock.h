@@ -9,8 +9,8 @@ namespace cento {
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual int64_t unix_ms() const = 0;       // wall clock, for what is stored
-  virtual int64_t steady_us() const = 0;     // monotonic, for durations
+  virtual int64_t unix_ms() const = 0;    // wall clock, for what is stored
+  virtual int64_t steady_us() const = 0;  // monotonic, for durations
   static const Clock& system();
 };
 

@@ -8,30 +8,42 @@ namespace cento {
 
 int exit_status(Code code) {
   switch (code) {
-    case Code::kInternal: return 1;
-    case Code::kUsage: return 2;
-    case Code::kInput: return 3;
-    case Code::kResource: return 4;
+    case Code::kInternal:
+      return 1;
+    case Code::kUsage:
+      return 2;
+    case Code::kInput:
+      return 3;
+    case Code::kResource:
+      return 4;
   }
   return 1;
 }
 
 int http_status(Code code) {
   switch (code) {
-    case Code::kInternal: return 500;
-    case Code::kUsage: return 400;
-    case Code::kInput: return 422;
-    case Code::kResource: return 503;
+    case Code::kInternal:
+      return 500;
+    case Code::kUsage:
+      return 400;
+    case Code::kInput:
+      return 422;
+    case Code::kResource:
+      return 503;
   }
   return 500;
 }
 
 const char* code_name(Code code) {
   switch (code) {
-    case Code::kInternal: return "internal";
-    case Code::kUsage: return "usage";
-    case Code::kInput: return "input";
-    case Code::kResource: return "resource";
+    case Code::kInternal:
+      return "internal";
+    case Code::kUsage:
+      return "usage";
+    case Code::kInput:
+      return "input";
+    case Code::kResource:
+      return "resource";
   }
   return "internal";
 }
@@ -54,7 +66,8 @@ Error system_error(const std::string& action, const std::string& path, int errno
     case EDQUOT:
       return {Code::kResource, action + ": " + errno_text(errno_value), path, "free disk space, then run it again"};
     case ENOMEM:
-      return {Code::kResource, action + ": " + errno_text(errno_value), path, "close other programs or use a smaller model"};
+      return {Code::kResource, action + ": " + errno_text(errno_value), path,
+              "close other programs or use a smaller model"};
     case EMFILE:
     case ENFILE:
     case EAGAIN:
@@ -64,7 +77,8 @@ Error system_error(const std::string& action, const std::string& path, int errno
     case EPERM:
     case EROFS:
       return {Code::kInput, action + ": " + errno_text(errno_value), path, "check owner and permissions"};
-    default: return {Code::kInput, action + ": " + errno_text(errno_value), path, "check the path"};
+    default:
+      return {Code::kInput, action + ": " + errno_text(errno_value), path, "check the path"};
   }
 }
 

@@ -34,10 +34,10 @@ class FileHandle {
 class File {
  public:
   virtual ~File() = default;
-  virtual Status write(std::span<const std::byte> bytes) = 0;   // appends all of it, or an error
+  virtual Status write(std::span<const std::byte> bytes) = 0;                   // appends all of it, or an error
   virtual Status read_at(uint64_t offset, std::span<std::byte> out) const = 0;  // fills all of `out`, or an error
   virtual Result<uint64_t> size() const = 0;
-  virtual Status sync() = 0;                                    // data and size are on the disk
+  virtual Status sync() = 0;  // data and size are on the disk
 };
 
 class FileSystem {
@@ -46,17 +46,17 @@ class FileSystem {
   virtual Result<std::unique_ptr<File>> create(const std::string& path) = 0;  // new, mode 0600, fails if it exists
   virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;
   virtual Status rename(const std::string& from, const std::string& to) = 0;
-  virtual Status remove(const std::string& path) = 0;           // a file that is not there is no error
+  virtual Status remove(const std::string& path) = 0;  // a file that is not there is no error
   virtual Status sync_folder(const std::string& path) = 0;
-  virtual Status make_folders(const std::string& path) = 0;     // mode 0700, parents too
+  virtual Status make_folders(const std::string& path) = 0;                      // mode 0700, parents too
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;  // names, no "." and "..", sorted
   virtual bool exists(const std::string& path) = 0;
   virtual Result<int64_t> modified_ms(const std::string& path);  // Unix time of the last change, as real() sees it
   static FileSystem& real();
 };
 
-// Temporary file beside `path`, write, fsync, rename over `path`, fsync of the folder. After a crash at any point `path`
-// holds the old bytes or the new ones, whole; at worst a file "*.tmp-*" is left, which the store's gc removes.
+// Temporary file beside `path`, write, fsync, rename over `path`, fsync of the folder. After a crash at any point
+// `path` holds the old bytes or the new ones, whole; at worst a file "*.tmp-*" is left, which the store's gc removes.
 Status atomic_write(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes);
 
 // The first half of that: the temporary file's name, written and synced, for a caller that renames it itself. After an

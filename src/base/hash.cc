@@ -111,8 +111,8 @@ Hasher& Hasher::add_i32s(std::span<const int32_t> values) {
   add_u64(values.size());
   for (const int32_t v : values) {
     const auto u = static_cast<uint32_t>(v);
-    const std::array<uint8_t, 4> le = {static_cast<uint8_t>(u), static_cast<uint8_t>(u >> 8), static_cast<uint8_t>(u >> 16),
-                                       static_cast<uint8_t>(u >> 24)};
+    const std::array<uint8_t, 4> le = {static_cast<uint8_t>(u), static_cast<uint8_t>(u >> 8),
+                                       static_cast<uint8_t>(u >> 16), static_cast<uint8_t>(u >> 24)};
     update(state_, le.data(), le.size());
   }
   return *this;

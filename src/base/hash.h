@@ -16,12 +16,13 @@ struct Hash {
   std::array<uint8_t, 32> bytes{};
   bool operator==(const Hash&) const = default;
   auto operator<=>(const Hash&) const = default;
-  std::string hex() const;                               // 64 lower-case digits
+  std::string hex() const;  // 64 lower-case digits
   std::string short_hex() const { return hex().substr(0, 16); }
 };
 std::optional<Hash> hash_from_hex(std::string_view hex);
 
-// Feeds bytes in any number of pieces. `tag` keeps hashes made for different purposes apart: it is hashed first, with its length.
+// Feeds bytes in any number of pieces. `tag` keeps hashes made for different purposes apart: it is hashed first, with
+// its length.
 class Hasher {
  public:
   explicit Hasher(std::string_view tag);
@@ -30,7 +31,7 @@ class Hasher {
   Hasher& add_u64(uint64_t value);                // 8 bytes, little-endian
   Hasher& add_i32s(std::span<const int32_t> values);  // count first, then little-endian
   Hasher& add_hash(const Hash& hash);
-  Hash finish();                                  // once
+  Hash finish();  // once
 
  private:
   alignas(64) std::array<std::byte, 384> state_;  // crypto_generichash_state; checked in hash.cc

@@ -17,7 +17,7 @@ class Rng {
     return z ^ (z >> 31);
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
-  uint64_t below(uint64_t n) {                                             // [0, n), n > 0, unbiased
+  uint64_t below(uint64_t n) {                                              // [0, n), n > 0, unbiased
     const uint64_t limit = -n % n;
     uint64_t r = next();
     while (r < limit) r = next();

@@ -24,7 +24,7 @@ fp16 to_fp16(float f) {
   const uint32_t u = std::bit_cast<uint32_t>(f);
   const uint32_t sign = (u >> 16) & 0x8000u;
   const uint32_t a = u & 0x7fffffffu;
-  if (a > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};  // NaN stays NaN
+  if (a > 0x7f800000u) return {static_cast<uint16_t>(sign | 0x7e00u)};   // NaN stays NaN
   if (a >= 0x477ff000u) return {static_cast<uint16_t>(sign | 0x7c00u)};  // 65520 and above round to infinity
   if (a < 0x38800000u) {  // below 2^-14: subnormal; adding 0.5 makes the float adder round to a multiple of 2^-24
     const float r = std::bit_cast<float>(a) + 0.5f;

@@ -37,26 +37,39 @@ struct DTypeInfo {
 
 constexpr std::optional<DTypeInfo> dtype_info(uint32_t type) {
   switch (static_cast<DType>(type)) {
-    case DType::kF32: return DTypeInfo{"F32", 1, 4};
-    case DType::kF16: return DTypeInfo{"F16", 1, 2};
-    case DType::kBF16: return DTypeInfo{"BF16", 1, 2};
-    case DType::kQ4_0: return DTypeInfo{"Q4_0", 32, 18};
-    case DType::kQ4_1: return DTypeInfo{"Q4_1", 32, 20};
-    case DType::kQ5_0: return DTypeInfo{"Q5_0", 32, 22};
-    case DType::kQ5_1: return DTypeInfo{"Q5_1", 32, 24};
-    case DType::kQ8_0: return DTypeInfo{"Q8_0", 32, 34};
-    case DType::kQ2_K: return DTypeInfo{"Q2_K", 256, 84};
-    case DType::kQ3_K: return DTypeInfo{"Q3_K", 256, 110};
-    case DType::kQ4_K: return DTypeInfo{"Q4_K", 256, 144};
-    case DType::kQ5_K: return DTypeInfo{"Q5_K", 256, 176};
-    case DType::kQ6_K: return DTypeInfo{"Q6_K", 256, 210};
+    case DType::kF32:
+      return DTypeInfo{"F32", 1, 4};
+    case DType::kF16:
+      return DTypeInfo{"F16", 1, 2};
+    case DType::kBF16:
+      return DTypeInfo{"BF16", 1, 2};
+    case DType::kQ4_0:
+      return DTypeInfo{"Q4_0", 32, 18};
+    case DType::kQ4_1:
+      return DTypeInfo{"Q4_1", 32, 20};
+    case DType::kQ5_0:
+      return DTypeInfo{"Q5_0", 32, 22};
+    case DType::kQ5_1:
+      return DTypeInfo{"Q5_1", 32, 24};
+    case DType::kQ8_0:
+      return DTypeInfo{"Q8_0", 32, 34};
+    case DType::kQ2_K:
+      return DTypeInfo{"Q2_K", 256, 84};
+    case DType::kQ3_K:
+      return DTypeInfo{"Q3_K", 256, 110};
+    case DType::kQ4_K:
+      return DTypeInfo{"Q4_K", 256, 144};
+    case DType::kQ5_K:
+      return DTypeInfo{"Q5_K", 256, 176};
+    case DType::kQ6_K:
+      return DTypeInfo{"Q6_K", 256, 210};
   }
   return std::nullopt;
 }
 constexpr DTypeInfo dtype_info(DType type) { return *dtype_info(static_cast<uint32_t>(type)); }
 
-// A tensor in host memory, dense. Shape is written slowest axis first: a weight matrix is [N outputs, K inputs], so that
-// row n is the contiguous weights of output n. GGUF lists the fastest axis first; the reader turns it round.
+// A tensor in host memory, dense. Shape is written slowest axis first: a weight matrix is [N outputs, K inputs], so
+// that row n is the contiguous weights of output n. GGUF lists the fastest axis first; the reader turns it round.
 struct TensorView {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;

@@ -33,10 +33,22 @@ size_t maximal_bad_part(std::string_view s, size_t i) {
   size_t want = 1;
   unsigned low = 0x80, high = 0xbf;
   if (b >= 0xc2 && b <= 0xdf) want = 2;
-  if (b >= 0xe0 && b <= 0xef) { want = 3; low = b == 0xe0 ? 0xa0 : 0x80; high = b == 0xed ? 0x9f : 0xbf; }
-  if (b >= 0xf0 && b <= 0xf4) { want = 4; low = b == 0xf0 ? 0x90 : 0x80; high = b == 0xf4 ? 0x8f : 0xbf; }
+  if (b >= 0xe0 && b <= 0xef) {
+    want = 3;
+    low = b == 0xe0 ? 0xa0 : 0x80;
+    high = b == 0xed ? 0x9f : 0xbf;
+  }
+  if (b >= 0xf0 && b <= 0xf4) {
+    want = 4;
+    low = b == 0xf0 ? 0x90 : 0x80;
+    high = b == 0xf4 ? 0x8f : 0xbf;
+  }
   size_t n = 1;
-  while (n < want && byte(i + n) >= low && byte(i + n) <= high) { ++n; low = 0x80; high = 0xbf; }
+  while (n < want && byte(i + n) >= low && byte(i + n) <= high) {
+    ++n;
+    low = 0x80;
+    high = 0xbf;
+  }
   return n;
 }
 
@@ -54,7 +66,8 @@ uint32_t decode(std::string_view s, size_t i, size_t n) {
   return (b(0) & 0x07) << 18 | (b(1) & 0x3f) << 12 | (b(2) & 0x3f) << 6 | (b(3) & 0x3f);
 }
 
-// A number and the letters after it; nullopt unless the number is finite, not negative and the letters are all of the rest.
+// A number and the letters after it; nullopt unless the number is finite, not negative and the letters are all of the
+// rest.
 struct NumberUnit {
   double number;
   std::string unit;  // lower case
@@ -139,11 +152,16 @@ std::string printable(std::string_view s) {
       continue;
     }
     const uint32_t c = decode(s, i, n);
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (c < 0x20 || (c >= 0x7f && c < 0xa0)) append_hex(out, "\\x%02x", c);
-    else if ((c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069)) append_hex(out, "\\u{%x}", c);
-    else out.append(s.substr(i, n));
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+      append_hex(out, "\\x%02x", c);
+    else if ((c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069))
+      append_hex(out, "\\u{%x}", c);
+    else
+      out.append(s.substr(i, n));
     i += n;
   }
   return out;
@@ -152,9 +170,12 @@ std::string printable(std::string_view s) {
 std::optional<uint64_t> parse_size(std::string_view s) {
   const auto parsed = parse_number_unit(s);
   if (!parsed) return std::nullopt;
-  static constexpr struct { const char* name; double factor; } kUnits[] = {
-      {"", 1}, {"b", 1}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"tb", 1e12}, {"k", 1024}, {"m", 1048576},
-      {"g", 1073741824}, {"t", 1099511627776}, {"kib", 1024}, {"mib", 1048576}, {"gib", 1073741824}, {"tib", 1099511627776}};
+  static constexpr struct {
+    const char* name;
+    double factor;
+  } kUnits[] = {{"", 1},       {"b", 1},         {"kb", 1e3},         {"mb", 1e6},           {"gb", 1e9},
+                {"tb", 1e12},  {"k", 1024},      {"m", 1048576},      {"g", 1073741824},     {"t", 1099511627776},
+                {"kib", 1024}, {"mib", 1048576}, {"gib", 1073741824}, {"tib", 1099511627776}};
   for (const auto& unit : kUnits) {
     if (parsed->unit != unit.name) continue;
     const double bytes = parsed->number * unit.factor;
@@ -168,7 +189,10 @@ std::string size_text(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) { value /= 1024; ++unit; }
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
   return text.data();
@@ -177,7 +201,10 @@ std::string size_text(uint64_t bytes) {
 std::optional<int64_t> parse_duration_ms(std::string_view s) {
   const auto parsed = parse_number_unit(s);
   if (!parsed) return std::nullopt;
-  static constexpr struct { const char* name; double ms; } kUnits[] = {{"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
+  static constexpr struct {
+    const char* name;
+    double ms;
+  } kUnits[] = {{"ms", 1}, {"s", 1e3}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
   for (const auto& unit : kUnits) {
     if (parsed->unit != unit.name) continue;
     const double ms = parsed->number * unit.ms;

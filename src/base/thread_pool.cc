@@ -77,8 +77,10 @@ void ThreadPool::parallel_for(size_t n, const Task& task) {
   run_share(0);
   // All indices are handed out; the others are in their last one, so this wait is as long as one task at most.
   for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) pause_once();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      pause_once();
+    else
+      std::this_thread::yield();
   }
   task_ = nullptr;
   if (error_) std::rethrow_exception(error_);

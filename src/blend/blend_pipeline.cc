@@ -26,8 +26,8 @@ std::vector<int32_t> positions(size_t from, size_t n) {
   return pos;
 }
 
-// Reads, checks, unpacks and places the stored segments, layer after layer, on a thread of its own. Live KV has room for
-// every layer, so the loader need not wait for the layers to be used.
+// Reads, checks, unpacks and places the stored segments, layer after layer, on a thread of its own. Live KV has room
+// for every layer, so the loader need not wait for the layers to be used.
 class Loader {
  public:
   Loader(PromptPlan& plan, LayerRunner& runner) : plan_(&plan), runner_(&runner) {
@@ -95,7 +95,8 @@ class Loader {
     }
   }
 
-  bool load(uint32_t layer, const Job& job, const KvShape& shape, std::vector<std::byte>& k, std::vector<std::byte>& v) {
+  bool load(uint32_t layer, const Job& job, const KvShape& shape, std::vector<std::byte>& k,
+            std::vector<std::byte>& v) {
     try {
       const size_t n_bytes = shape.side_bytes(job.pos.size());
       k.resize(n_bytes);
@@ -121,7 +122,7 @@ class Loader {
   std::vector<Job> jobs_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint32_t placed_ = 0;                    // layers whose rows are all placed
+  uint32_t placed_ = 0;  // layers whose rows are all placed
   std::optional<SegmentFailure> failure_;
   std::exception_ptr error_;
   bool cancelled_ = false;
@@ -139,8 +140,12 @@ class Run {
       const std::vector<int32_t> pos = positions(start, s.ids.size());
       switch (s.from) {
         case SegmentFrom::kResident:
-        case SegmentFrom::kExact: report_.n_exact += pos.size(); break;
-        case SegmentFrom::kFresh: fresh_.insert(fresh_.end(), pos.begin(), pos.end()); break;
+        case SegmentFrom::kExact:
+          report_.n_exact += pos.size();
+          break;
+        case SegmentFrom::kFresh:
+          fresh_.insert(fresh_.end(), pos.begin(), pos.end());
+          break;
         case SegmentFrom::kChunk:
           if (pos.empty()) break;
           chunk_rows_.insert(chunk_rows_.end(), pos.begin(), pos.end());
@@ -160,14 +165,24 @@ class Run {
     const size_t budget = row_budget(options_.blend, chunk_rows_.size());
     std::vector<int32_t> chosen;  // indices into chunk_rows_
     switch (chunk_rows_.empty() ? PolicyKind::kNone : options_.blend.policy) {
-      case PolicyKind::kNone: pass(fresh_); break;
+      case PolicyKind::kNone:
+        pass(fresh_);
+        break;
       case PolicyKind::kAll:
-      case PolicyKind::kRandom: pass_with(chosen = select_random(chunk_rows_.size(), budget, options_.blend.seed)); break;
-      case PolicyKind::kHeadK: pass_with(chosen = select_heads(chunk_lengths_, budget)); break;
-      case PolicyKind::kQuery: pass_with(chosen = select_by_question(budget)); break;
+      case PolicyKind::kRandom:
+        pass_with(chosen = select_random(chunk_rows_.size(), budget, options_.blend.seed));
+        break;
+      case PolicyKind::kHeadK:
+        pass_with(chosen = select_heads(chunk_lengths_, budget));
+        break;
+      case PolicyKind::kQuery:
+        pass_with(chosen = select_by_question(budget));
+        break;
       case PolicyKind::kDevK:
       case PolicyKind::kDevV:
-      case PolicyKind::kDevKv: chosen = pass_by_deviation(budget); break;
+      case PolicyKind::kDevKv:
+        chosen = pass_by_deviation(budget);
+        break;
     }
     finish_report(chosen);
     return std::move(report_);
@@ -194,8 +209,8 @@ class Run {
 
   void pass_with(std::span<const int32_t> chosen) { pass(rows_with_fresh(chosen)); }
 
-  // The rows through all layers, a slice at a time: rows of a later slice stand behind those of an earlier one, so no row
-  // misses anything that it may see.
+  // The rows through all layers, a slice at a time: rows of a later slice stand behind those of an earlier one, so no
+  // row misses anything that it may see.
   void pass(std::span<const int32_t> rows) {
     const Stopwatch watch;
     for (size_t from = 0; from < rows.size(); from += options_.slice_rows) {
@@ -214,8 +229,8 @@ class Run {
     report_.compute_ms += watch.ms();
   }
 
-  // The fresh rows over the stored KV; what the question (the last segment) attends to, averaged over the layers, ranks the
-  // chunks' rows.
+  // The fresh rows over the stored KV; what the question (the last segment) attends to, averaged over the layers, ranks
+  // the chunks' rows.
   std::vector<int32_t> select_by_question(size_t budget) {
     const Stopwatch watch;
     const auto depth = static_cast<uint32_t>(
@@ -268,8 +283,8 @@ class Run {
     return scores;
   }
 
-  // All chunk rows up to the check layer; there those whose fresh K, V are farthest from the stored ones go on. One slice:
-  // the choice needs every row's deviation before any row may go on.
+  // All chunk rows up to the check layer; there those whose fresh K, V are farthest from the stored ones go on. One
+  // slice: the choice needs every row's deviation before any row may go on.
   std::vector<int32_t> pass_by_deviation(size_t budget) {
     const Stopwatch watch;
     std::vector<int32_t> rows(chunk_rows_.size() + fresh_.size());
@@ -318,7 +333,8 @@ class Run {
     const double v_scale = options_.blend.policy == PolicyKind::kDevK ? 0 : 1 / std::max(mean(v_chunk), 1e-30);
     std::vector<float> scores(k_chunk.size());
     for (size_t i = 0; i < scores.size(); ++i) {
-      scores[i] = static_cast<float>(k_scale * static_cast<double>(k_chunk[i]) + v_scale * static_cast<double>(v_chunk[i]));
+      scores[i] =
+          static_cast<float>(k_scale * static_cast<double>(k_chunk[i]) + v_scale * static_cast<double>(v_chunk[i]));
     }
     return select_top(scores, budget);
   }
@@ -331,7 +347,8 @@ class Run {
     const auto end = static_cast<size_t>(std::lower_bound(slice.begin(), slice.end(), to) - slice.begin());
     if (begin == end) return;
     const KvShape& shape = options_.capture->shape();
-    const uint64_t offset = shape.side_bytes(static_cast<uint64_t>(slice[begin] - from)), n_bytes = shape.side_bytes(end - begin);
+    const uint64_t offset = shape.side_bytes(static_cast<uint64_t>(slice[begin] - from)),
+                   n_bytes = shape.side_bytes(end - begin);
     runner_.fetch(layer, begin, end - begin, options_.capture->k(layer).subspan(offset, n_bytes),
                   options_.capture->v(layer).subspan(offset, n_bytes));
   }
@@ -349,8 +366,8 @@ class Run {
   void finish_report(std::span<const int32_t> chosen) {
     loader_->account(report_);
     // Layer 0's K and V depend on the token alone, so a pass over all rows up to check layer 1 replaces no row's KV.
-    const bool by_deviation = options_.blend.policy == PolicyKind::kDevK || options_.blend.policy == PolicyKind::kDevV ||
-                              options_.blend.policy == PolicyKind::kDevKv;
+    const bool by_deviation = options_.blend.policy == PolicyKind::kDevK ||
+                              options_.blend.policy == PolicyKind::kDevV || options_.blend.policy == PolicyKind::kDevKv;
     if (by_deviation && options_.blend.check_layer > 1) {
       report_.recomputed = chunk_rows_;
     } else {
@@ -358,7 +375,8 @@ class Run {
     }
     report_.n_recomputed = report_.recomputed.size();
     report_.n_reused = chunk_rows_.size() - report_.n_recomputed;
-    report_.charged = static_cast<double>(row_layers_) / (static_cast<double>(n_layers_) * static_cast<double>(ids_.size()));
+    report_.charged =
+        static_cast<double>(row_layers_) / (static_cast<double>(n_layers_) * static_cast<double>(ids_.size()));
   }
 
   PromptPlan& plan_;
@@ -376,7 +394,8 @@ class Run {
 
 }  // namespace
 
-std::variant<PipelineReport, SegmentFailure> run_plan(PromptPlan& plan, LayerRunner& runner, const PipelineOptions& options) {
+std::variant<PipelineReport, SegmentFailure> run_plan(PromptPlan& plan, LayerRunner& runner,
+                                                      const PipelineOptions& options) {
   plan.validate();
   CHECK(options.slice_rows > 0);
   try {

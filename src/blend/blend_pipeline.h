@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <variant>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/result.h"
@@ -17,22 +17,24 @@ namespace cento {
 
 struct PipelineOptions {
   BlendSettings blend;
-  size_t slice_rows = 512;           // rows of one pass through the layers; bounds memory and the wait for a stop
-  size_t logits_rows = 1;            // logits wanted of the last so many rows of the plan
-  // If set: K and V of the plan's rows [capture_from, capture_from + capture->n_tokens()) as computed; they must be fresh.
+  size_t slice_rows = 512;  // rows of one pass through the layers; bounds memory and the wait for a stop
+  size_t logits_rows = 1;   // logits wanted of the last so many rows of the plan
+  // If set: K and V of the plan's rows [capture_from, capture_from + capture->n_tokens()) as computed; they must be
+  // fresh.
   KvBlock* capture = nullptr;
   size_t capture_from = 0;
-  std::function<bool()> stop;        // polled between layers; true ends the run with stopped = true
+  std::function<bool()> stop;  // polled between layers; true ends the run with stopped = true
 };
 
 struct PipelineReport {
-  std::vector<float> logits;         // [logits_rows, V]
-  size_t n_total = 0, n_exact = 0, n_reused = 0, n_recomputed = 0, n_fresh = 0;  // rows; n_exact counts resident ones too
-  double charged = 0;                // rows x layers computed, probe included, over all rows x layers
-  std::vector<int32_t> recomputed;   // positions of chunk rows that were recomputed in at least one layer
+  std::vector<float> logits;  // [logits_rows, V]
+  size_t n_total = 0, n_exact = 0, n_reused = 0, n_recomputed = 0,
+         n_fresh = 0;               // rows; n_exact counts resident ones too
+  double charged = 0;               // rows x layers computed, probe included, over all rows x layers
+  std::vector<int32_t> recomputed;  // positions of chunk rows that were recomputed in at least one layer
   uint64_t bytes_loaded = 0;
-  double load_ms = 0;                // time of the loader: reading, checking, unpacking, placing
-  double load_wait_ms = 0;           // part of it for which computing had to wait
+  double load_ms = 0;       // time of the loader: reading, checking, unpacking, placing
+  double load_wait_ms = 0;  // part of it for which computing had to wait
   double probe_ms = 0, select_ms = 0, compute_ms = 0;
   bool stopped = false;
 };
@@ -43,9 +45,10 @@ struct SegmentFailure {
   Error error;
 };
 
-// On success all slots of the plan hold KV. On a failure the live KV is to be thought of as empty from the first segment
-// that was not resident on: the caller turns the failed segment into a fresh one and runs again.
-// Throws Error for what is not the fault of a segment.
-std::variant<PipelineReport, SegmentFailure> run_plan(PromptPlan& plan, LayerRunner& runner, const PipelineOptions& options);
+// On success all slots of the plan hold KV. On a failure the live KV is to be thought of as empty from the first
+// segment that was not resident on: the caller turns the failed segment into a fresh one and runs again. Throws Error
+// for what is not the fault of a segment.
+std::variant<PipelineReport, SegmentFailure> run_plan(PromptPlan& plan, LayerRunner& runner,
+                                                      const PipelineOptions& options);
 
 }  // namespace cento

@@ -27,18 +27,19 @@ class LayerRunner {
   virtual void deviation(uint32_t layer, std::span<float> k_dev, std::span<float> v_dev) = 0;
   // Goes on with a part of the current rows only: ascending indices into them. Between project and finish.
   virtual void keep(std::span<const int32_t> rows) = 0;
-  // Puts the current rows' K and V into the live KV and completes the layer. Row r attends to exactly the slots <= pos[r]
-  // (within its window), so all of them must hold KV by now. If key_mass is not empty: key_mass[j] = max over the rows from
-  // `mass_from` on, and all heads, of the attention probability of slot j, for j < key_mass.size().
+  // Puts the current rows' K and V into the live KV and completes the layer. Row r attends to exactly the slots <=
+  // pos[r] (within its window), so all of them must hold KV by now. If key_mass is not empty: key_mass[j] = max over
+  // the rows from `mass_from` on, and all heads, of the attention probability of slot j, for j < key_mass.size().
   virtual void finish(uint32_t layer, std::span<float> key_mass, size_t mass_from) = 0;
   // K (not rotated) and V of rows [first, first + n) as project computed them; after project, before keep or finish.
   virtual void fetch(uint32_t layer, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) = 0;
   // Logits [n, V] of the current rows [first, first + n), after the last layer's finish.
   virtual std::vector<float> logits(size_t first, size_t n) = 0;
 
-  // Puts stored rows into the live KV of one layer: k, v [T, Hkv, D] not rotated, pos [T] distinct. May run on a loader's
-  // thread beside project and finish of other layers; one place at a time.
-  virtual void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v, std::span<const int32_t> pos) = 0;
+  // Puts stored rows into the live KV of one layer: k, v [T, Hkv, D] not rotated, pos [T] distinct. May run on a
+  // loader's thread beside project and finish of other layers; one place at a time.
+  virtual void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v,
+                     std::span<const int32_t> pos) = 0;
 };
 
 }  // namespace cento

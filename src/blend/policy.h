@@ -34,14 +34,14 @@ struct BlendSettings {
   PolicyKind policy = PolicyKind::kQuery;
   // Share of the rankable rows to recompute, 0..1; unset: default_budget().
   std::optional<double> ratio;
-  uint32_t check_layer = 1;      // of the deviation policies
-  uint32_t smooth = 2;           // half-width of the box average over a chunk's rows (query)
-  double probe_depth = 1.0;      // share of the layers that the probe runs through (query)
-  uint64_t seed = 1;             // of kRandom
+  uint32_t check_layer = 1;  // of the deviation policies
+  uint32_t smooth = 2;       // half-width of the box average over a chunk's rows (query)
+  double probe_depth = 1.0;  // share of the layers that the probe runs through (query)
+  uint64_t seed = 1;         // of kRandom
 };
 
-// Rows to recompute of n rankable ones: ratio * n rounded to nearest, or min(.15 n, 600) rounded up where no ratio is set
-// (BLENDING.md, finding 3: the number of rows counts, not the ratio).
+// Rows to recompute of n rankable ones: ratio * n rounded to nearest, or min(.15 n, 600) rounded up where no ratio is
+// set (BLENDING.md, finding 3: the number of rows counts, not the ratio).
 size_t row_budget(const BlendSettings& settings, size_t n);
 
 }  // namespace cento

@@ -32,7 +32,8 @@ void PromptPlan::validate() const {
     if (s.from != SegmentFrom::kResident) resident_may_follow = false;
     const bool stored = s.from == SegmentFrom::kExact || s.from == SegmentFrom::kChunk;
     if (stored != (s.kv != nullptr)) wrong("segment '" + s.label + "' and its stored KV do not fit");
-    if (stored && s.kv->n_tokens() != s.ids.size()) wrong("segment '" + s.label + "' has another length than its stored KV");
+    if (stored && s.kv->n_tokens() != s.ids.size())
+      wrong("segment '" + s.label + "' has another length than its stored KV");
   }
 }
 

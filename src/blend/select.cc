@@ -45,7 +45,8 @@ std::vector<int32_t> select_random(size_t n, size_t budget, uint64_t seed) {
   std::iota(rows.begin(), rows.end(), 0);
   if (budget >= n) return rows;
   Rng rng(seed);
-  for (size_t i = 0; i < budget; ++i) std::swap(rows[i], rows[i + rng.below(n - i)]);  // the first part of a Fisher-Yates shuffle
+  for (size_t i = 0; i < budget; ++i)
+    std::swap(rows[i], rows[i + rng.below(n - i)]);  // the first part of a Fisher-Yates shuffle
   rows.resize(budget);
   std::sort(rows.begin(), rows.end());
   return rows;

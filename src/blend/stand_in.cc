@@ -4,7 +4,8 @@
 
 namespace cento {
 
-std::vector<int32_t> stand_in_context(std::span<const int32_t> preceding, const std::vector<std::vector<int32_t>>& passages) {
+std::vector<int32_t> stand_in_context(std::span<const int32_t> preceding,
+                                      const std::vector<std::vector<int32_t>>& passages) {
   if (preceding.size() > kStandInTokens) preceding = preceding.last(kStandInTokens);
   const size_t pad = kStandInTokens - preceding.size();
   std::vector<int32_t> context;

@@ -1,5 +1,5 @@
-// What a chunk is precomputed behind (BLENDING.md, finding 1): its own preceding text, padded in front with passages of the
-// same set. KV that has seen neighbours of its kind is far closer to what it will be in a prompt.
+// What a chunk is precomputed behind (BLENDING.md, finding 1): its own preceding text, padded in front with passages of
+// the same set. KV that has seen neighbours of its kind is far closer to what it will be in a prompt.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,12 @@ inline constexpr size_t kStandInTokens = 700;
 
 // Ids of the context between the fixed prefix and the chunk: [pad][preceding], kStandInTokens long.
 //   preceding  token ids of the chunk's own preceding text, oldest first; its last kStandInTokens are used
-//   passages   token ids of the pinned passages in order, the chunk itself left out; the pad is their beginning, so that
+//   passages   token ids of the pinned passages in order, the chunk itself left out; the pad is their beginning, so
+//   that
 //              the chunks of a collection share leading ids and their KV need be computed once only
-// Empty if preceding and passages together are shorter than kStandInTokens: then the chunk is computed behind the prefix.
-std::vector<int32_t> stand_in_context(std::span<const int32_t> preceding, const std::vector<std::vector<int32_t>>& passages);
+// Empty if preceding and passages together are shorter than kStandInTokens: then the chunk is computed behind the
+// prefix.
+std::vector<int32_t> stand_in_context(std::span<const int32_t> preceding,
+                                      const std::vector<std::vector<int32_t>>& passages);
 
 }  // namespace cento

@@ -1,5 +1,5 @@
-// Memory that may live on a device. Nothing but a Device and the Ops that belong to it may touch what a Buffer's address
-// points to; the host copies in and out.
+// Memory that may live on a device. Nothing but a Device and the Ops that belong to it may touch what a Buffer's
+// address points to; the host copies in and out.
 #pragma once
 
 #include <cstddef>

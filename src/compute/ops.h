@@ -2,11 +2,12 @@
 //
 // All pointers in argument structs are device addresses of the backend's Device (host arrays are named host_*). Tensors
 // are dense, row-major, unless a stride `ld*` (in elements) is given. float means float32. Inputs and outputs do not
-// overlap unless an op says so. T = 0 does nothing. Every op is complete (for a device: queued in order) when it returns.
+// overlap unless an op says so. T = 0 does nothing. Every op is complete (for a device: queued in order) when it
+// returns.
 //
-// Row independence: what an op computes for row t depends only on row t's inputs, never on T, on the other rows or on the
-// number of threads, bit for bit. Blended prefill computes gathered rows, full prefill whole slices and decode single rows; thanks to this
-// rule they agree exactly, and a test can say so. (Attention: for equal q, q_pos and keys.)
+// Row independence: what an op computes for row t depends only on row t's inputs, never on T, on the other rows or on
+// the number of threads, bit for bit. Blended prefill computes gathered rows, full prefill whole slices and decode
+// single rows; thanks to this rule they agree exactly, and a test can say so. (Attention: for equal q, q_pos and keys.)
 #pragma once
 
 #include <array>
@@ -40,17 +41,17 @@ struct PackedMatrix {
 };
 
 struct MatmulOut {
-  const PackedMatrix* w;       // [N, K]
-  const float* bias = nullptr; // [N] or null
-  float* y = nullptr;          // [T, N], stride ldy
+  const PackedMatrix* w;        // [N, K]
+  const float* bias = nullptr;  // [N] or null
+  float* y = nullptr;           // [T, N], stride ldy
   size_t ldy = 0;
-  bool add = false;            // y += instead of y =
+  bool add = false;  // y += instead of y =
 };
 
 // y_i[t, n] = sum_k x[t, k] * w_i[n, k] (+ bias_i[n]) for up to three matrices that share x, so that its rows are
 // quantised once.
 struct MatmulArgs {
-  const float* x;              // [T, K], stride ldx
+  const float* x;  // [T, K], stride ldx
   size_t t, k, ldx;
   std::array<MatmulOut, 3> outs;
   size_t n_outs;
@@ -58,9 +59,9 @@ struct MatmulArgs {
 
 // y[r, :] = x[r, :] / sqrt(mean(x[r, :]^2) + eps) * weight  (y += with `add`). y may be x.
 struct RmsNormArgs {
-  const float* x;              // [R, C], stride ldx
-  const float* weight;         // [C]
-  float* y;                    // [R, C], stride ldy
+  const float* x;       // [R, C], stride ldx
+  const float* weight;  // [C]
+  float* y;             // [R, C], stride ldy
   size_t r, c, ldx, ldy;
   float eps;
   bool add = false;
@@ -68,34 +69,34 @@ struct RmsNormArgs {
 
 // Rotations for every position: table[p, i] = (cos, sin)(p * frequency_i), i < dims/2, computed in double on the host.
 struct RopeTable {
-  const float* table;          // [positions, dims/2, 2]
-  uint32_t dims;               // leading dims of a head that are rotated, even
-  bool interleaved;            // pairs (2i, 2i+1), else (i, i + dims/2)
+  const float* table;  // [positions, dims/2, 2]
+  uint32_t dims;       // leading dims of a head that are rotated, even
+  bool interleaved;    // pairs (2i, 2i+1), else (i, i + dims/2)
 };
 
 // Live KV of one layer. A key's slot is its absolute position. K is rotated to it.
 enum class KvType : uint8_t { kF16 = 0, kF32 = 1 };
 constexpr size_t kv_type_bytes(KvType t) { return t == KvType::kF16 ? 2 : 4; }
 struct KvLayerView {
-  void* k;                     // [Hkv, capacity, D] of `type`
-  void* v;                     // [Hkv, capacity, D]
+  void* k;  // [Hkv, capacity, D] of `type`
+  void* v;  // [Hkv, capacity, D]
   KvType type;
   uint32_t n_kv_heads, head_dim;
-  uint64_t capacity;           // slots
+  uint64_t capacity;  // slots
 };
 
 // x[t, h, :] is rotated in place to pos[t].
 struct RopeRowsArgs {
-  float* x;                    // [T, H, D], stride ldx a row
-  const int32_t* pos;          // [T]
+  float* x;            // [T, H, D], stride ldx a row
+  const int32_t* pos;  // [T]
   size_t t, h, d, ldx;
   RopeTable rope;
 };
 
 // y[t, i] = x[t, i] rounded to `type` (nearest even; beyond the largest finite half: clamped to it).
 struct CastRowsArgs {
-  const float* x;              // [T, W], stride ldx
-  void* y;                     // [T, W] of `type`, dense
+  const float* x;  // [T, W], stride ldx
+  void* y;         // [T, W] of `type`, dense
   size_t t, w, ldx;
   KvType type;
 };
@@ -103,9 +104,9 @@ struct CastRowsArgs {
 // Puts rows into the live KV: K, stored un-rotated, is rotated to pos[t] in float32 and rounded to `type`; V is copied.
 // The only way rows get into live KV, computed or loaded, so that both are bit-identical.
 struct KvPlaceArgs {
-  const void* k;               // [T, Hkv, D] of dst.type, not rotated
-  const void* v;               // [T, Hkv, D]
-  const int32_t* pos;          // [T] slots, each < dst.capacity, distinct
+  const void* k;       // [T, Hkv, D] of dst.type, not rotated
+  const void* v;       // [T, Hkv, D]
+  const int32_t* pos;  // [T] slots, each < dst.capacity, distinct
   size_t t;
   RopeTable rope;
   KvLayerView dst;
@@ -115,47 +116,47 @@ struct KvPlaceArgs {
 // k_dev[t] = sum over Hkv, D of (rot(k) - live_k)^2, v_dev alike.
 // rot(k) is rounded as kv_place rounds it: a row that has not changed deviates by exactly 0.
 struct KvDeviationArgs {
-  const void* k;               // [T, Hkv, D] of live.type, not rotated
+  const void* k;  // [T, Hkv, D] of live.type, not rotated
   const void* v;
-  const int32_t* pos;          // [T]
+  const int32_t* pos;  // [T]
   size_t t;
   RopeTable rope;
   KvLayerView live;
-  float* k_dev;                // [T]
-  float* v_dev;                // [T]
+  float* k_dev;  // [T]
+  float* v_dev;  // [T]
 };
 
-// out[t, h, :] = sum_j p_j v[j, h / (H/Hkv), :], p = softmax_j(scale * q[t, h] . k[j, h / (H/Hkv)]) over the keys j with
-// q_pos[t] - window < j <= q_pos[t] (window 0: from 0). The key of the row itself is in the live KV already.
+// out[t, h, :] = sum_j p_j v[j, h / (H/Hkv), :], p = softmax_j(scale * q[t, h] . k[j, h / (H/Hkv)]) over the keys j
+// with q_pos[t] - window < j <= q_pos[t] (window 0: from 0). The key of the row itself is in the live KV already.
 // Online softmax in float32 over key tiles whose borders depend on nothing but the position 0.
 struct AttentionArgs {
-  const float* q;              // [T, H, D] rotated, stride ldq a row
-  const int32_t* q_pos;        // [T] ascending
-  float* out;                  // [T, H, D], stride ldo a row
+  const float* q;        // [T, H, D] rotated, stride ldq a row
+  const int32_t* q_pos;  // [T] ascending
+  float* out;            // [T, H, D], stride ldo a row
   size_t t, h, d, ldq, ldo;
   KvLayerView kv;
   float scale;
   uint32_t window;
   // If not null: key_mass[j] = max(key_mass[j], p_j) over all rows and heads of this call, for j < n_mass.
-  float* key_mass = nullptr;   // [n_mass]
+  float* key_mass = nullptr;  // [n_mass]
   size_t n_mass = 0;
 };
 
 enum class GateKind { kSilu, kGeluTanh };
 // y[t, f] = act(gate[t, f]) * up[t, f]; y may be gate. gelu: tanh approximation (Hendrycks and Gimpel 2016).
 struct GateArgs {
-  const float* gate;           // [T, F]
-  const float* up;             // [T, F]
-  float* y;                    // [T, F]
+  const float* gate;  // [T, F]
+  const float* up;    // [T, F]
+  float* y;           // [T, F]
   size_t t, f;
   GateKind kind;
 };
 
 // dst[i, :] = src[rows[i], :]
 struct GatherArgs {
-  const float* src;            // [*, C]
-  const int32_t* rows;         // [T]
-  float* dst;                  // [T, C], not overlapping src
+  const float* src;     // [*, C]
+  const int32_t* rows;  // [T]
+  float* dst;           // [T, C], not overlapping src
   size_t t, c;
 };
 
@@ -167,7 +168,7 @@ struct AddArgs {
 };
 
 struct Ops {
-  const char* name;            // "ref", "AVX2", "AVX3_ZEN4", ...: shown, and the value of --target
+  const char* name;  // "ref", "AVX2", "AVX3_ZEN4", ...: shown, and the value of --target
   Device* device;
   // Prepares a weight for matmul. `w` is host memory, which must outlive the result. Throws Error(kResource).
   PackedMatrix (*pack)(const ExecContext&, const TensorView& w, Precision);

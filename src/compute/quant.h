@@ -9,8 +9,8 @@
 
 namespace cento {
 
-// n values (a whole number of blocks) of `type` at `blocks` to float32. Formats: ggml's block_q* layouts, as described in
-// the GGUF specification's tensor types. Bit-exact with the formula d * q (+ m), evaluated in float32.
+// n values (a whole number of blocks) of `type` at `blocks` to float32. Formats: ggml's block_q* layouts, as described
+// in the GGUF specification's tensor types. Bit-exact with the formula d * q (+ m), evaluated in float32.
 void dequantize(DType type, const std::byte* blocks, float* out, size_t n);
 
 // Row r of a matrix view.

@@ -10,7 +10,9 @@
 
 namespace cento {
 
-// Reads and cuts the file as the indexer would. Throws Error(kInput) if it cannot be read or is no text; `max_bytes` bounds it.
-std::vector<NewChunk> chunks_of_file(const std::string& path, const Tokenizer& tokenizer, uint32_t chunk_tokens, uint64_t max_bytes = 64ull << 20);
+// Reads and cuts the file as the indexer would. Throws Error(kInput) if it cannot be read or is no text; `max_bytes`
+// bounds it.
+std::vector<NewChunk> chunks_of_file(const std::string& path, const Tokenizer& tokenizer, uint32_t chunk_tokens,
+                                     uint64_t max_bytes = 64ull << 20);
 
 }  // namespace cento

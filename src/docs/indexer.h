@@ -39,9 +39,9 @@ struct IndexHooks {
   std::function<bool()> stop;  // polled between files; may be empty
 };
 
-// `tokenizer` may be null: tokens are then estimated on the high side (TokenCounter in docs/chunker.h). Up to 64 files or
-// one second of work share a transaction; that much may have to be done again when the process is killed. Throws Error
-// for a missing path, a store that is locked or full; a bad file is skipped.
+// `tokenizer` may be null: tokens are then estimated on the high side (TokenCounter in docs/chunker.h). Up to 64 files
+// or one second of work share a transaction; that much may have to be done again when the process is killed. Throws
+// Error for a missing path, a store that is locked or full; a bad file is skipped.
 IndexReport index_documents(DocStore& store, const Tokenizer* tokenizer, const IndexOptions& options,
                             const IndexHooks& hooks);
 

@@ -14,10 +14,12 @@ constexpr size_t kExtendRows = 512;  // rows of one pass of a long extension
 
 size_t Engine::resident_prefix(std::span<const int32_t> ids) const {
   const size_t n = std::min(n_exact_, ids.size());
-  return static_cast<size_t>(std::mismatch(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(n), ids_.begin()).first - ids.begin());
+  return static_cast<size_t>(std::mismatch(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(n), ids_.begin()).first -
+                             ids.begin());
 }
 
-std::variant<PipelineReport, SegmentFailure> Engine::prefill(PromptPlan& plan, const PipelineOptions& options, size_t reserve) {
+std::variant<PipelineReport, SegmentFailure> Engine::prefill(PromptPlan& plan, const PipelineOptions& options,
+                                                             size_t reserve) {
   const size_t n = plan.n_tokens(), limit = model_.config().context_max;
   if (n + reserve > limit) {
     throw Error{Code::kUsage,
@@ -29,7 +31,8 @@ std::variant<PipelineReport, SegmentFailure> Engine::prefill(PromptPlan& plan, c
   size_t resident = 0;
   for (const Segment& s : plan.segments) {
     for (const int32_t id : s.ids) {
-      if (id < 0 || id >= vocab) throw Error{Code::kInternal, "token id " + std::to_string(id) + " is outside the vocabulary"};
+      if (id < 0 || id >= vocab)
+        throw Error{Code::kInternal, "token id " + std::to_string(id) + " is outside the vocabulary"};
     }
     if (s.from == SegmentFrom::kResident) resident += s.ids.size();
   }

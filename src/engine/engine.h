@@ -1,5 +1,5 @@
-// A model and its live KV: executes plans, appends rows, and knows which rows are there exactly as full prefill would have
-// computed them. One thread.
+// A model and its live KV: executes plans, appends rows, and knows which rows are there exactly as full prefill would
+// have computed them. One thread.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ class Engine {
   // Rows at the front of `ids` that are in the live KV and equal to full prefill's: may be kResident in a plan.
   size_t resident_prefix(std::span<const int32_t> ids) const;
 
-  // Runs the plan with room for `reserve` more rows behind it. Throws Error(kUsage) with both counts when plan and reserve
-  // exceed the model's context.
-  std::variant<PipelineReport, SegmentFailure> prefill(PromptPlan& plan, const PipelineOptions& options, size_t reserve);
+  // Runs the plan with room for `reserve` more rows behind it. Throws Error(kUsage) with both counts when plan and
+  // reserve exceed the model's context.
+  std::variant<PipelineReport, SegmentFailure> prefill(PromptPlan& plan, const PipelineOptions& options,
+                                                       size_t reserve);
 
-  // Appends rows behind those that are there; logits [V] of the last of them, or [ids, V] of all. Teacher forcing and, with
-  // one id, a step of decode. `ids` must not be empty.
+  // Appends rows behind those that are there; logits [V] of the last of them, or [ids, V] of all. Teacher forcing and,
+  // with one id, a step of decode. `ids` must not be empty.
   std::vector<float> extend(std::span<const int32_t> ids, bool all_logits = false);
 
   const std::vector<int32_t>& ids() const { return ids_; }  // of all rows in the live KV

@@ -69,13 +69,15 @@ void Forward::begin(std::span<const int32_t> ids, std::span<const int32_t> pos) 
 }
 
 void Forward::norm(const float* x, const Buffer& weight, float* y, size_t rows, bool add) {
-  ops_.rms_norm(context(), {x, weight.as<float>(), y, rows, config_.width, config_.width, config_.width, config_.norm_eps, add});
+  ops_.rms_norm(context(),
+                {x, weight.as<float>(), y, rows, config_.width, config_.width, config_.width, config_.norm_eps, add});
 }
 
 void Forward::project(uint32_t layer) {
   if (t_ == 0) return;
   const PackedLayer& w = model_.layers()[layer];
-  const size_t c = config_.width, d = config_.head_dim, q_width = config_.n_heads * d, kv_width = config_.n_kv_heads * d;
+  const size_t c = config_.width, d = config_.head_dim, q_width = config_.n_heads * d,
+               kv_width = config_.n_kv_heads * d;
   const auto bias = [](const Buffer& b) { return b.n_bytes() > 0 ? b.as<float>() : nullptr; };
   norm(x_.as<float>(), w.attn_norm, h_.as<float>(), t_);
   MatmulArgs qkv{h_.as<float>(), t_, c, c, {}, 3};
@@ -85,7 +87,8 @@ void Forward::project(uint32_t layer) {
   ops_.matmul(context(), qkv);
   if (config_.qk_norm) {
     const auto head_norm = [&](Buffer& x, const Buffer& weight, size_t heads) {
-      ops_.rms_norm(context(), {x.as<float>(), weight.as<float>(), x.as<float>(), t_ * heads, d, d, d, config_.norm_eps, false});
+      ops_.rms_norm(context(),
+                    {x.as<float>(), weight.as<float>(), x.as<float>(), t_ * heads, d, d, d, config_.norm_eps, false});
     };
     head_norm(q_, w.q_norm, config_.n_heads);
     head_norm(k_, w.k_norm, config_.n_kv_heads);
@@ -100,8 +103,8 @@ void Forward::deviation(uint32_t layer, std::span<float> k_dev, std::span<float>
   CHECK(k_dev.size() == t_ && v_dev.size() == t_);
   if (t_ == 0) return;
   dev_.reserve(*ops_.device, 2 * t_ * sizeof(float));
-  ops_.kv_deviation(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_, rope(layer),
-                                live_.layer(layer), dev_.as<float>(), dev_.as<float>(t_)});
+  ops_.kv_deviation(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_,
+                                rope(layer), live_.layer(layer), dev_.as<float>(), dev_.as<float>(t_)});
   dev_.download(k_dev);
   dev_.download(v_dev, t_);
 }
@@ -112,7 +115,8 @@ void Forward::keep(std::span<const int32_t> rows) {
   const auto gather = [&](Buffer& from, Buffer& to, size_t row_bytes) {
     CHECK(row_bytes % sizeof(float) == 0);  // moved as words, whatever they hold
     to.reserve(device, std::max<size_t>(from.n_bytes(), rows.size() * row_bytes));
-    ops_.gather(context(), {from.as<float>(), rows_.as<int32_t>(), to.as<float>(), rows.size(), row_bytes / sizeof(float)});
+    ops_.gather(context(),
+                {from.as<float>(), rows_.as<int32_t>(), to.as<float>(), rows.size(), row_bytes / sizeof(float)});
     from.swap(to);
   };
   const size_t d = config_.head_dim, cast_bytes = config_.n_kv_heads * d * kv_type_bytes(live_.shape().type);
@@ -198,7 +202,8 @@ void Forward::finish(uint32_t layer, std::span<float> key_mass, size_t mass_from
   if (t_ == 0) return;
   CHECK(mass_from <= t_);
   const PackedLayer& w = model_.layers()[layer];
-  ops_.kv_place(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_, rope(layer), live_.layer(layer)});
+  ops_.kv_place(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_, rope(layer),
+                            live_.layer(layer)});
   attend(layer, key_mass, mass_from);
   mix_attention(w);
   feed_forward(w);
@@ -224,15 +229,16 @@ std::vector<float> Forward::logits(size_t first, size_t n) {
   return out;
 }
 
-void Forward::place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v, std::span<const int32_t> pos) {
+void Forward::place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v,
+                    std::span<const int32_t> pos) {
   if (pos.empty()) return;
   CHECK(k.size() == live_.shape().side_bytes(pos.size()) && v.size() == k.size());
   Device& device = *ops_.device;
   put(device, place_k_, k);
   put(device, place_v_, v);
   put(device, place_pos_, pos);
-  ops_.kv_place({&place_pool_}, {place_k_.as<std::byte>(), place_v_.as<std::byte>(), place_pos_.as<int32_t>(), pos.size(),
-                                 rope(layer), live_.layer(layer)});
+  ops_.kv_place({&place_pool_}, {place_k_.as<std::byte>(), place_v_.as<std::byte>(), place_pos_.as<int32_t>(),
+                                 pos.size(), rope(layer), live_.layer(layer)});
 }
 
 }  // namespace cento

@@ -13,7 +13,8 @@
 
 namespace cento {
 
-// Refers to `model`, which must outlive it. Activations live in the model's device; the host sees ids, positions and logits.
+// Refers to `model`, which must outlive it. Activations live in the model's device; the host sees ids, positions and
+// logits.
 class Forward final : public LayerRunner {
  public:
   explicit Forward(LoadedModel& model);
@@ -31,7 +32,8 @@ class Forward final : public LayerRunner {
   void finish(uint32_t layer, std::span<float> key_mass, size_t mass_from) override;
   void fetch(uint32_t layer, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) override;
   std::vector<float> logits(size_t first, size_t n) override;
-  void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v, std::span<const int32_t> pos) override;
+  void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v,
+             std::span<const int32_t> pos) override;
 
  private:
   ExecContext context() const { return {&model_.pool()}; }
@@ -45,21 +47,21 @@ class Forward final : public LayerRunner {
   const ModelConfig& config_;
   const Ops& ops_;
   LiveKv live_;
-  Buffer rope_global_, rope_local_;  // [capacity, rope_dims/2, 2]; local: of sliding-window layers, empty if none
-  size_t t_ = 0;                     // current rows
-  std::vector<int32_t> pos_;         // [T]
-  Buffer pos_dev_;                   // [T]
-  Buffer x_, x_next_;                // [T, C] the residual stream; x_next_ takes it over in keep
-  Buffer h_;                         // [T, C] normed rows
-  Buffer q_, q_next_;                // [T, H*D]
-  Buffer k_, v_;                     // [T, Hkv*D] float32
+  Buffer rope_global_, rope_local_;     // [capacity, rope_dims/2, 2]; local: of sliding-window layers, empty if none
+  size_t t_ = 0;                        // current rows
+  std::vector<int32_t> pos_;            // [T]
+  Buffer pos_dev_;                      // [T]
+  Buffer x_, x_next_;                   // [T, C] the residual stream; x_next_ takes it over in keep
+  Buffer h_;                            // [T, C] normed rows
+  Buffer q_, q_next_;                   // [T, H*D]
+  Buffer k_, v_;                        // [T, Hkv*D] float32
   Buffer k_cast_, v_cast_, cast_next_;  // [T, Hkv*D] of the KV type, K not rotated
-  Buffer attended_;                  // [T, H*D]
-  Buffer gate_, up_;                 // [slice, F]
-  Buffer tmp_;                       // [T, C] before a post-norm
+  Buffer attended_;                     // [T, H*D]
+  Buffer gate_, up_;                    // [slice, F]
+  Buffer tmp_;                          // [T, C] before a post-norm
   Buffer rows_, mass_, dev_, logits_;
   std::vector<float> host_rows_;
-  ThreadPool place_pool_{1};         // place runs on a loader's thread; the model's pool is busy with the layers then
+  ThreadPool place_pool_{1};  // place runs on a loader's thread; the model's pool is busy with the layers then
   Buffer place_k_, place_v_, place_pos_;
 };
 

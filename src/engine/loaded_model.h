@@ -22,14 +22,15 @@ namespace cento {
 struct ModelOptions {
   std::string path;
   Precision precision = Precision::kFast;
-  std::string target = "auto";      // find_ops
-  const Ops* ops = nullptr;         // used instead of `target` if set
-  size_t threads = 0;               // 0: usable processors
-  std::string chat_template;        // name that overrides the file's
+  std::string target = "auto";  // find_ops
+  const Ops* ops = nullptr;     // used instead of `target` if set
+  size_t threads = 0;           // 0: usable processors
+  std::string chat_template;    // name that overrides the file's
 };
 
 struct PackedLayer {
-  Buffer attn_norm, q_bias, k_bias, v_bias, q_norm, k_norm, attn_post_norm, ffn_norm, ffn_post_norm;  // float32; empty where the model has none
+  Buffer attn_norm, q_bias, k_bias, v_bias, q_norm, k_norm, attn_post_norm, ffn_norm,
+      ffn_post_norm;  // float32; empty where the model has none
   PackedMatrix q, k, v, o, gate, up, down;
 };
 
@@ -46,7 +47,7 @@ class LoadedModel {
   ThreadPool& pool() { return pool_; }
   Precision precision() const { return options_.precision; }
   KvType kv_type() const { return options_.precision == Precision::kF32 ? KvType::kF32 : KvType::kF16; }
-  const std::string& name() const { return name_; }       // general.name, else the file's name
+  const std::string& name() const { return name_; }  // general.name, else the file's name
   const std::vector<PackedLayer>& layers() const { return layers_; }
   const Buffer& output_norm() const { return output_norm_; }
   const PackedMatrix& output() const { return output_; }

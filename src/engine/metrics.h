@@ -6,8 +6,8 @@
 
 namespace cento {
 
-// KL(softmax(p) || softmax(q)) in nats, computed in double; p and q [V]. Not negative but for rounding, which is cut at 0.
-// NaN if a logit is NaN or +inf; +inf if q has no chance (-inf) where p has one.
+// KL(softmax(p) || softmax(q)) in nats, computed in double; p and q [V]. Not negative but for rounding, which is cut at
+// 0. NaN if a logit is NaN or +inf; +inf if q has no chance (-inf) where p has one.
 double kl_divergence(std::span<const float> p_logits, std::span<const float> q_logits);
 
 size_t argmax(std::span<const float> logits);  // first of equals; NaN never wins unless all are NaN

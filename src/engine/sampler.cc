@@ -46,7 +46,8 @@ void validate(const SamplerOptions& o) {
   if (!(o.temperature >= 0 && o.temperature <= 100)) wrong("temperature must be between 0 and 100");
   if (!(o.top_p > 0 && o.top_p <= 1)) wrong("top-p must be above 0 and at most 1");
   if (!(o.min_p >= 0 && o.min_p < 1)) wrong("min-p must be at least 0 and below 1");
-  if (!(o.repetition_penalty > 0 && o.repetition_penalty <= 100)) wrong("repetition penalty must be above 0 and at most 100");
+  if (!(o.repetition_penalty > 0 && o.repetition_penalty <= 100))
+    wrong("repetition penalty must be above 0 and at most 100");
 }
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options), rng_(options.seed) { validate(options); }
@@ -59,20 +60,23 @@ int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> re
   std::vector<Candidate> candidates;
   const double top = static_cast<double>(adjusted[static_cast<size_t>(best)]);
   for (size_t i = 0; i < adjusted.size(); ++i) {
-    // The difference first: a quotient by a temperature close to 0 may be infinite, and this is 0 for the best whatever it is.
+    // The difference first: a quotient by a temperature close to 0 may be infinite, and this is 0 for the best whatever
+    // it is.
     const double l = (static_cast<double>(adjusted[i]) - top) / options_.temperature;
     // Below e^-40 of the best a token has no chance worth a place in the sort.
     if (std::isfinite(adjusted[i]) && l > -40) candidates.push_back({static_cast<int32_t>(i), l});
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  });
   if (options_.top_k > 0 && candidates.size() > options_.top_k) candidates.resize(options_.top_k);
   std::vector<double> weights;
   for (const Candidate& c : candidates) weights.push_back(std::exp(c.logit));
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   size_t n = 0;
   double kept = 0;
-  while (n < weights.size()) {  // at least the best; up to the top-p mass; not below min-p of the best's weight, which is 1
+  while (n <
+         weights.size()) {  // at least the best; up to the top-p mass; not below min-p of the best's weight, which is 1
     if (n > 0 && (kept >= options_.top_p * total || weights[n] < options_.min_p)) break;
     kept += weights[n++];
   }
@@ -87,8 +91,8 @@ int32_t Sampler::next(std::span<const float> logits, std::span<const int32_t> re
 std::string StopFilter::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
-  // The stop text that is complete first ends the stream, and of two that are complete at once the longer one: what comes
-  // out does not depend on how the text was cut into pieces.
+  // The stop text that is complete first ends the stream, and of two that are complete at once the longer one: what
+  // comes out does not depend on how the text was cut into pieces.
   size_t cut = std::string::npos, cut_end = std::string::npos;
   for (const std::string& stop : stops_) {
     const size_t at = stop.empty() ? std::string::npos : held_.find(stop);

@@ -12,11 +12,11 @@
 namespace cento {
 
 struct SamplerOptions {
-  double temperature = 0;        // 0: greedy (the highest logit, ties to the lower id)
-  uint32_t top_k = 0;            // 0: off
-  double top_p = 1.0;            // 1: off
-  double min_p = 0.0;            // 0: off
-  double repetition_penalty = 1; // > 1 makes tokens of the last 256 less likely (Keskar et al. 2019, CTRL)
+  double temperature = 0;         // 0: greedy (the highest logit, ties to the lower id)
+  uint32_t top_k = 0;             // 0: off
+  double top_p = 1.0;             // 1: off
+  double min_p = 0.0;             // 0: off
+  double repetition_penalty = 1;  // > 1 makes tokens of the last 256 less likely (Keskar et al. 2019, CTRL)
   uint64_t seed = 0;
 };
 // Throws Error(kUsage) naming the value that is out of range or not a number.

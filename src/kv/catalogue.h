@@ -16,12 +16,12 @@
 namespace cento {
 
 struct KvRow {
-  Hash key;           // file name and identity
-  Hash fingerprint;   // model
+  Hash key;          // file name and identity
+  Hash fingerprint;  // model
   Hash layout;
-  Hash prefix_id;     // hash of the fixed prefix's token ids
-  Hash ids_hash;      // hash of the chunk's own token ids
-  Hash context_id;    // hash of all ids in front of the chunk when it was computed
+  Hash prefix_id;                  // hash of the fixed prefix's token ids
+  Hash ids_hash;                   // hash of the chunk's own token ids
+  Hash context_id;                 // hash of all ids in front of the chunk when it was computed
   std::optional<Hash> chunk_hash;  // text identity in `chunks`; none for a fixed prefix
   KvKind kind = KvKind::kPrefix;
   std::string codec;
@@ -46,9 +46,10 @@ class Catalogue {
   // Content hash of a model file remembered by stamp, so that a file is hashed once.
   std::optional<Hash> remembered_fingerprint(const FileStamp& stamp);
   void remember_fingerprint(const FileStamp& stamp, const Hash& fingerprint);
-  void put_model(const Hash& fingerprint, const std::string& name, const std::string& architecture, uint64_t kv_bytes_per_token);
+  void put_model(const Hash& fingerprint, const std::string& name, const std::string& architecture,
+                 uint64_t kv_bytes_per_token);
 
-  void put_kv(const KvRow& row);           // replaces a row of the same key
+  void put_kv(const KvRow& row);  // replaces a row of the same key
   std::optional<KvRow> kv(const Hash& key);
   // Rows usable for a chunk: same model, layout, prefix and ids; newest first.
   std::vector<KvRow> find_kv(const Hash& fingerprint, const Hash& layout, const Hash& prefix_id, const Hash& ids_hash);
@@ -56,7 +57,7 @@ class Catalogue {
   std::vector<KvRow> all_kv();
   std::vector<Hash> kv_keys();
   void remove_kv(const Hash& key);
-  void touch_kv(const Hash& key);          // last use and hits; silently nothing on a read-only store
+  void touch_kv(const Hash& key);  // last use and hits; silently nothing on a read-only store
   uint64_t kv_bytes_total();
   // Keys of rows whose chunk_hash is no longer in `chunks`.
   std::vector<Hash> orphaned_kv();

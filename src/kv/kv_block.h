@@ -15,7 +15,9 @@ struct KvShape {
   KvType type = KvType::kF16;
   bool operator==(const KvShape&) const = default;
   uint64_t row_values() const { return uint64_t{n_kv_heads} * head_dim; }
-  uint64_t side_bytes(uint64_t n_tokens) const { return n_tokens * row_values() * kv_type_bytes(type); }  // K or V of one layer
+  uint64_t side_bytes(uint64_t n_tokens) const {
+    return n_tokens * row_values() * kv_type_bytes(type);
+  }  // K or V of one layer
 };
 
 // Owns its bytes. Layer l's K is [T, Hkv, D], its V alike.

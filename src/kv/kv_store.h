@@ -22,19 +22,20 @@ struct BlobHeader;
 
 // What identifies a stored KV and what its header must say. Spans must outlive the call only.
 struct KvIdentity {
-  Hash fingerprint;                    // model
-  Hash layout;                         // kv_layout_id
+  Hash fingerprint;  // model
+  Hash layout;       // kv_layout_id
   KvShape shape;
   KvKind kind = KvKind::kPrefix;
   std::span<const int32_t> prefix_ids;   // the fixed prefix
-  std::span<const int32_t> context_ids;  // everything in front: prefix and stand-in context; == prefix_ids for kChunkPrefix, empty for kPrefix
+  std::span<const int32_t> context_ids;  // everything in front: prefix and stand-in context; == prefix_ids for
+                                         // kChunkPrefix, empty for kPrefix
   std::span<const int32_t> ids;          // the rows stored
 };
 Hash kv_ids_hash(std::span<const int32_t> ids);
 Hash kv_key(const KvIdentity& identity);
 
-// An open, header-verified blob. Layers are read in any order, each verified (lengths, CRC-32C, decompressed size) before
-// anything is returned. One thread at a time; independent of the catalogue's connection.
+// An open, header-verified blob. Layers are read in any order, each verified (lengths, CRC-32C, decompressed size)
+// before anything is returned. One thread at a time; independent of the catalogue's connection.
 class KvReader {
  public:
   virtual ~KvReader() = default;
@@ -50,8 +51,8 @@ class KvStore {
  public:
   explicit KvStore(Catalogue& catalogue, FileSystem& fs = FileSystem::real());
 
-  // The stored KV of exactly this identity, header checked against it in full (token ids too). The error's message is the
-  // reason of the miss in a few words: "not stored", "file missing", "header checksum mismatch", "other model", ...
+  // The stored KV of exactly this identity, header checked against it in full (token ids too). The error's message is
+  // the reason of the miss in a few words: "not stored", "file missing", "header checksum mismatch", "other model", ...
   // A damaged or mismatching file is moved to DIR/set-aside/ and its row removed (not on a read-only store).
   Result<std::unique_ptr<KvReader>> open(const KvIdentity& wanted);
   // For a chunk whose context may be any: the row as find_kv gave it. Header checked against row and `ids`.
@@ -60,15 +61,21 @@ class KvStore {
   void set_aside(const Hash& key, const std::string& reason);
 
   // Writes blob, then row. Replaces. Errors: disk full and the like; nothing half-written is visible.
-  Result<KvRow> put(const KvIdentity& identity, const KvBlock& block, KvCodec codec, const std::optional<Hash>& chunk_hash);
-  Status remove(const Hash& key);   // row, then file
+  Result<KvRow> put(const KvIdentity& identity, const KvBlock& block, KvCodec codec,
+                    const std::optional<Hash>& chunk_hash);
+  Status remove(const Hash& key);  // row, then file
 
-  struct Leftovers { uint64_t files = 0, rows = 0, bytes = 0; };
-  // Removes files without a row, rows without a file, rows (and files) of vanished chunks, temporary files older than an
-  // hour, and what was set aside. Throws Error: store locked or read-only.
+  struct Leftovers {
+    uint64_t files = 0, rows = 0, bytes = 0;
+  };
+  // Removes files without a row, rows without a file, rows (and files) of vanished chunks, temporary files older than
+  // an hour, and what was set aside. Throws Error: store locked or read-only.
   Leftovers gc();
-  struct Verified { uint64_t blobs = 0; std::vector<std::pair<Hash, std::string>> bad; };
-  Verified verify();                // reads every frame of every blob
+  struct Verified {
+    uint64_t blobs = 0;
+    std::vector<std::pair<Hash, std::string>> bad;
+  };
+  Verified verify();                           // reads every frame of every blob
   std::string path_of(const Hash& key) const;  // DIR/kv/ab/abcdef....kv
   Catalogue& catalogue() { return *catalogue_; }
 

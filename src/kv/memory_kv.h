@@ -18,7 +18,8 @@ class MemoryKv final : public KvReader {
   const Hash& key() const override { return key_; }
   Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override {
     const KvBlock& block = block_;
-    CENTO_CHECK(layer < block.shape().n_layers && k.size() == block.k(layer).size() && v.size() == block.v(layer).size());
+    CENTO_CHECK(layer < block.shape().n_layers && k.size() == block.k(layer).size() &&
+                v.size() == block.v(layer).size());
     std::copy(block.k(layer).begin(), block.k(layer).end(), k.begin());
     std::copy(block.v(layer).begin(), block.v(layer).end(), v.begin());
     return Status::done();

@@ -60,8 +60,8 @@ class Db {
  public:
   enum class Mode { kReadWrite, kReadOnly };
   static constexpr int kBusyTimeoutMs = 5000;
-  // kReadWrite creates the file (0600, whatever the umask) and its folder's WAL files; foreign keys on, busy time-out 5 s,
-  // a commit is on the disk when it returns. kReadOnly changes no byte of the database; where the folder cannot be
+  // kReadWrite creates the file (0600, whatever the umask) and its folder's WAL files; foreign keys on, busy time-out 5
+  // s, a commit is on the disk when it returns. kReadOnly changes no byte of the database; where the folder cannot be
   // written it is read as immutable, unless a write-ahead log with content is left beside it: that is Error(kInput).
   // `application_id`: if not 0, a file that has content but another id is refused before anything in it is changed.
   Db(const std::string& path, Mode mode, int32_t application_id = 0);
@@ -72,7 +72,7 @@ class Db {
   void exec(std::string_view sql);  // one or more statements without parameters
   Stmt prepare(std::string_view sql);
   int64_t last_row_id() const;
-  int64_t changes() const;           // rows changed by the latest INSERT, UPDATE or DELETE
+  int64_t changes() const;                // rows changed by the latest INSERT, UPDATE or DELETE
   int64_t pragma(std::string_view name);  // value of a pragma that is a number
   bool in_transaction() const;
   void set_busy_timeout_ms(int ms);

@@ -12,8 +12,8 @@
 
 namespace cento {
 
-// Hash of all tensor bytes (names, shapes, types and content), of the numbers in `config` and of the tokenizer's metadata.
-// Reads the whole file: about 1 s a GB. general.name and other descriptive keys do not enter.
+// Hash of all tensor bytes (names, shapes, types and content), of the numbers in `config` and of the tokenizer's
+// metadata. Reads the whole file: about 1 s a GB. general.name and other descriptive keys do not enter.
 Hash model_fingerprint(const GgufFile& file, const ModelConfig& config);
 
 // Layers, heads and dims of the KV and the numeric mode it was computed in; part of every KV key.

@@ -15,11 +15,10 @@
 
 namespace cento {
 
-// An array value is a view into the mapped file: strings are cut out on demand, numbers are copied out by a typed getter.
+// An array value is a view into the mapped file: strings are cut out on demand, numbers are copied out by a typed
+// getter.
 struct GgufValue {
-  enum class Type : uint32_t {
-    kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
-  };
+  enum class Type : uint32_t { kU8 = 0, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
   Type type = Type::kU8;
   Type element = Type::kU8;          // of an array
   uint64_t count = 0;                // of an array
@@ -47,7 +46,8 @@ class GgufFile {
   uint64_t tensor_data_offset() const { return data_offset_; }
 
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
-  // The typed value; nullopt if the key is absent; throws Error(kInput) if it is there with an unfit type or out of range.
+  // The typed value; nullopt if the key is absent; throws Error(kInput) if it is there with an unfit type or out of
+  // range.
   std::optional<std::string> text(std::string_view key) const;
   std::optional<uint64_t> integer(std::string_view key) const;  // any integer type, not negative
   std::optional<double> number(std::string_view key) const;     // any number type

@@ -15,7 +15,11 @@ enum class RopePairs {
   kHalves,       // (x0,xD/2), ...: qwen2, gemma
 };
 enum class Activation { kSilu, kGeluTanh };
-enum class RopeScaling { kNone, kLinear, kLlama3 };  // llama3: divisors of the frequencies in the tensor rope_freqs.weight
+enum class RopeScaling {
+  kNone,
+  kLinear,
+  kLlama3
+};  // llama3: divisors of the frequencies in the tensor rope_freqs.weight
 
 struct ModelConfig {
   std::string architecture;  // "llama", "qwen2", "gemma3"
@@ -31,21 +35,21 @@ struct ModelConfig {
   float norm_eps = 0;
 
   RopePairs rope_pairs = RopePairs::kHalves;
-  uint32_t rope_dims = 0;             // leading dims of a head that are rotated; the rest pass through
+  uint32_t rope_dims = 0;  // leading dims of a head that are rotated; the rest pass through
   double rope_base = 10000;
-  double rope_base_local = 0;         // of sliding-window layers; equal to rope_base where there is one base only
+  double rope_base_local = 0;  // of sliding-window layers; equal to rope_base where there is one base only
   RopeScaling rope_scaling = RopeScaling::kNone;
-  double rope_scale = 1;              // kLinear: positions are divided by it (global layers only in gemma3)
+  double rope_scale = 1;  // kLinear: positions are divided by it (global layers only in gemma3)
 
   bool qkv_bias = false;
-  bool qk_norm = false;               // RMSNorm over each head of Q and K before RoPE
-  bool post_norms = false;            // RMSNorm after attention and after the MLP, before the residual add
-  bool tied_output = false;           // no output.weight: the embedding is the output matrix
-  float embedding_scale = 1;          // gemma: sqrt(C)
-  float attention_scale = 0;          // of q.k; 1/sqrt(D) unless the architecture says otherwise
+  bool qk_norm = false;       // RMSNorm over each head of Q and K before RoPE
+  bool post_norms = false;    // RMSNorm after attention and after the MLP, before the residual add
+  bool tied_output = false;   // no output.weight: the embedding is the output matrix
+  float embedding_scale = 1;  // gemma: sqrt(C)
+  float attention_scale = 0;  // of q.k; 1/sqrt(D) unless the architecture says otherwise
   Activation activation = Activation::kSilu;
-  uint32_t window = 0;                // sliding window in positions, 0: none. A query at p sees keys in (p - window, p]
-  std::vector<bool> layer_is_local;   // [L] true: this layer has the window and rope_base_local
+  uint32_t window = 0;               // sliding window in positions, 0: none. A query at p sees keys in (p - window, p]
+  std::vector<bool> layer_is_local;  // [L] true: this layer has the window and rope_base_local
 
   uint64_t kv_bytes_per_token(uint32_t bytes_per_value = 2) const {
     return 2ull * n_layers * n_kv_heads * head_dim * bytes_per_value;

@@ -32,7 +32,7 @@ constexpr size_t kVerifyRows = 16;  // logits of so many rows are alive at once 
 struct PromptChunk {
   std::vector<int32_t> ids;
   ChunkReport report;
-  std::unique_ptr<KvReader> kv;   // null: computed in place
+  std::unique_ptr<KvReader> kv;  // null: computed in place
   bool exact_behind_prefix = false;
 };
 
@@ -41,8 +41,8 @@ struct Prompt {
   std::vector<int32_t> prefix;
   std::vector<PromptChunk> chunks;
   std::vector<int32_t> question;
-  bool store_allowed = true;      // look up and keep the fixed prefix
-  bool prefix_failed = false;     // its stored KV turned out damaged while it was loaded: not tried again
+  bool store_allowed = true;   // look up and keep the fixed prefix
+  bool prefix_failed = false;  // its stored KV turned out damaged while it was loaded: not tried again
 
   size_t n_tokens() const {
     size_t n = prefix.size() + question.size();
@@ -50,7 +50,8 @@ struct Prompt {
     return n;
   }
   size_t n_hits() const {
-    return static_cast<size_t>(std::count_if(chunks.begin(), chunks.end(), [](const PromptChunk& c) { return c.kv != nullptr; }));
+    return static_cast<size_t>(
+        std::count_if(chunks.begin(), chunks.end(), [](const PromptChunk& c) { return c.kv != nullptr; }));
   }
 };
 
@@ -79,14 +80,16 @@ const char* prefill_mode_name(PrefillMode mode) {
 
 const std::string& default_system_text() {
   static const std::string text =
-      "You answer questions from the passages that the user gives. Be brief and use the words and figures of the passages. "
+      "You answer questions from the passages that the user gives. Be brief and use the words and figures of the "
+      "passages. "
       "If the passages do not hold the answer, say that they do not.";
   return text;
 }
 
 PromptFile parse_prompt_file(const std::string& json) {
   const auto wrong = [](const std::string& what) {
-    throw Error{Code::kUsage, "prompt file: " + what, "", R"(give {"system": TEXT, "chunks": [TEXT, ...], "question": TEXT, "answer"?: TEXT})"};
+    throw Error{Code::kUsage, "prompt file: " + what, "",
+                R"(give {"system": TEXT, "chunks": [TEXT, ...], "question": TEXT, "answer"?: TEXT})"};
   };
   const nlohmann::json j = nlohmann::json::parse(json, nullptr, false);
   if (j.is_discarded() || !j.is_object()) wrong("not a JSON object");
@@ -110,7 +113,8 @@ PromptFile parse_prompt_file(const std::string& json) {
   };
   for (const auto& [key, value] : j.items()) {
     static constexpr const char* kKnown[] = {"system", "chunks", "question", "answer", "stand_in"};
-    if (std::none_of(std::begin(kKnown), std::end(kKnown), [&](const char* k) { return key == k; })) wrong("unknown field \"" + key + "\"");
+    if (std::none_of(std::begin(kKnown), std::end(kKnown), [&](const char* k) { return key == k; }))
+      wrong("unknown field \"" + key + "\"");
   }
   PromptFile p;
   p.system = text("system", false);
@@ -123,7 +127,8 @@ PromptFile parse_prompt_file(const std::string& json) {
 }
 
 struct Answerer::Impl {
-  Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in) : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
+  Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in)
+      : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
     identify(model, store == nullptr ? nullptr : &store->catalogue());
   }
 
@@ -133,17 +138,20 @@ struct Answerer::Impl {
  private:
   bool may_write() const { return store != nullptr && !store->catalogue().db().read_only(); }
   void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
-  std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer);
+  std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
+                               Answer& answer);
   PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
-  void fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt, Answer& answer);
+  void fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt,
+                          Answer& answer);
   void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache);
   PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
   void take_back(PromptPlan& plan, Prompt& prompt);
-  PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve, Answer& answer);
-  void respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options, const AskHooks& hooks,
-               const Stopwatch& since_question, double excluded_ms, Answer& answer);
-  std::vector<int32_t> decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks, Answer& answer,
-                              const Stopwatch& since_question, double excluded_ms);
+  PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
+                         Answer& answer);
+  void respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
+               const AskHooks& hooks, const Stopwatch& since_question, double excluded_ms, Answer& answer);
+  std::vector<int32_t> decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks,
+                              Answer& answer, const Stopwatch& since_question, double excluded_ms);
   void keep_row(std::span<const float> logits, const AskOptions& options, Answer& answer);
   void verify(const Prompt& prompt, const std::vector<int32_t>& answer_ids, Answer& answer);
   void store_prefix(const Prompt& prompt, const KvBlock& block);
@@ -154,9 +162,12 @@ struct Answerer::Impl {
   Engine engine;
 };
 
-Answerer::Answerer(LoadedModel& model, KvStore* store, DocStore* docs) : impl_(std::make_unique<Impl>(model, store, docs)) {}
+Answerer::Answerer(LoadedModel& model, KvStore* store, DocStore* docs)
+    : impl_(std::make_unique<Impl>(model, store, docs)) {}
 Answerer::~Answerer() = default;
-Answer Answerer::ask(const std::string& question, const AskOptions& options, const AskHooks& hooks) { return impl_->ask(question, options, hooks); }
+Answer Answerer::ask(const std::string& question, const AskOptions& options, const AskHooks& hooks) {
+  return impl_->ask(question, options, hooks);
+}
 Answer Answerer::ask_prompt(const PromptFile& prompt, const AskOptions& options, const AskHooks& hooks) {
   return impl_->ask_prompt(prompt, options, hooks);
 }
@@ -168,7 +179,8 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   if (trim(question).empty()) throw Error{Code::kUsage, "the question is empty"};
   const auto collection = docs->find_collection(options.collection);
   if (!collection && options.files.empty()) {
-    throw Error{Code::kInput, "no collection named '" + options.collection + "'", docs->catalogue().db().path(), "run `cento index FOLDER` first"};
+    throw Error{Code::kInput, "no collection named '" + options.collection + "'", docs->catalogue().db().path(),
+                "run `cento index FOLDER` first"};
   }
   Answer answer;
   answer.timings.load_model_ms = model.load_ms();
@@ -217,7 +229,8 @@ void Answerer::Impl::attach(const PromptLayout& layout, const std::string& path,
   }
 }
 
-std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options, Answer& answer) {
+std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::string& question,
+                                             const AskOptions& options, Answer& answer) {
   if (options.chunks.empty()) {
     Retrieved found = retrieve(*docs, collection_id, question, options.top_k);
     if (found.hits.empty()) answer.cache.why = found.why;
@@ -226,7 +239,9 @@ std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::s
   std::vector<Hit> hits;
   for (const std::string& id : options.chunks) {
     const auto row = docs->chunk_by_prefix(id);
-    if (!row) throw Error{Code::kUsage, "no chunk, or more than one, begins with '" + id + "'", "", "take an id from `cento query --json`"};
+    if (!row)
+      throw Error{Code::kUsage, "no chunk, or more than one, begins with '" + id + "'", "",
+                  "take an id from `cento query --json`"};
     hits.push_back({row->id, 0, 0});
   }
   return hits;
@@ -266,19 +281,23 @@ Answer Answerer::Impl::ask_prompt(const PromptFile& file, const AskOptions& opti
   const Stopwatch watch;
   Answer answer;
   answer.timings.load_model_ms = model.load_ms();
-  const PromptLayout layout(model, !file.system.empty() ? file.system : options.system.empty() ? default_system_text() : options.system);
+  const PromptLayout layout(model, !file.system.empty()     ? file.system
+                                   : options.system.empty() ? default_system_text()
+                                                            : options.system);
   Prompt prompt;
   prompt.prefix = layout.prefix();
   prompt.question = layout.question(file.question);
   prompt.store_allowed = file.keep;
-  const bool wanted = options.prefill == PrefillMode::kReuse || options.prefill == PrefillMode::kBlend || options.prefill == PrefillMode::kAuto;
+  const bool wanted = options.prefill == PrefillMode::kReuse || options.prefill == PrefillMode::kBlend ||
+                      options.prefill == PrefillMode::kAuto;
   fill_prompt_chunks(layout, file, wanted, prompt, answer);
   const double excluded_ms = answer.timings.precompute_ms;
   respond(prompt, file.answer, options, hooks, watch, excluded_ms, answer);
   return answer;
 }
 
-void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt, Answer& answer) {
+void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt,
+                                        Answer& answer) {
   std::vector<std::vector<int32_t>> passages;
   for (const std::string& text : file.stand_in) passages.push_back(layout.chunk(text));
   std::vector<int32_t> context = layout.prefix();
@@ -325,11 +344,13 @@ void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options
       return;
     }
     cache.mode = PrefillMode::kBlend;
-    cache.why = "stored KV of " + std::to_string(prompt.n_hits()) + " of " + std::to_string(prompt.chunks.size()) + " chunks";
+    cache.why =
+        "stored KV of " + std::to_string(prompt.n_hits()) + " of " + std::to_string(prompt.chunks.size()) + " chunks";
   }
   if (prompt.n_hits() == 0) {
     cache.mode = PrefillMode::kPrefix;
-    cache.why = prompt.chunks.empty() ? "the prompt has no chunks" : "no chunk's KV is usable: " + prompt.chunks[0].report.reason;
+    cache.why = prompt.chunks.empty() ? "the prompt has no chunks"
+                                      : "no chunk's KV is usable: " + prompt.chunks[0].report.reason;
     return;
   }
   if (const GateResult g = gate(engine, store == nullptr ? nullptr : &store->catalogue()); !g.passed) {
@@ -344,7 +365,8 @@ PromptPlan Answerer::Impl::make_plan(Prompt& prompt, const CacheReport& cache) {
     engine.truncate(0);
     plan.segments.push_back(fresh_segment(prompt.prefix, "prefix"));
   } else {
-    plan.segments = prefix_segments(engine, prompt.store_allowed && !prompt.prefix_failed ? store : nullptr, prompt.prefix);
+    plan.segments =
+        prefix_segments(engine, prompt.store_allowed && !prompt.prefix_failed ? store : nullptr, prompt.prefix);
   }
   const bool may_reuse = cache.mode == PrefillMode::kReuse || cache.mode == PrefillMode::kBlend;
   for (PromptChunk& chunk : prompt.chunks) {
@@ -367,7 +389,8 @@ void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
   for (size_t i = 0; i < prompt.chunks.size(); ++i) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
 }
 
-PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve, Answer& answer) {
+PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
+                                       Answer& answer) {
   for (;;) {
     choose_mode(prompt, options, answer.cache);
     PromptPlan plan = make_plan(prompt, answer.cache);
@@ -376,7 +399,8 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
     if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
     run.stop = hooks.stop;
     std::optional<KvBlock> prefix_block;
-    if (plan.segments[0].from == SegmentFrom::kFresh && answer.cache.mode != PrefillMode::kFull && prompt.store_allowed && may_write()) {
+    if (plan.segments[0].from == SegmentFrom::kFresh && answer.cache.mode != PrefillMode::kFull &&
+        prompt.store_allowed && may_write()) {
       prefix_block.emplace(engine.shape(), prompt.prefix.size());
       run.capture = &*prefix_block;
     }
@@ -412,8 +436,9 @@ void Answerer::Impl::store_prefix(const Prompt& prompt, const KvBlock& block) {
   }
 }
 
-void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options, const AskHooks& hooks,
-                             const Stopwatch& since_question, double excluded_ms, Answer& answer) {
+void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
+                             const AskHooks& hooks, const Stopwatch& since_question, double excluded_ms,
+                             Answer& answer) {
   std::vector<int32_t> given_ids;
   if (given) given_ids = model.tokenizer().encode(*given, false);
   const Stopwatch prefill_watch;
@@ -469,15 +494,16 @@ void Answerer::Impl::keep_row(std::span<const float> logits, const AskOptions& o
 }
 
 // The ids of the answer, without the one that ended it.
-std::vector<int32_t> Answerer::Impl::decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks, Answer& answer,
-                                            const Stopwatch& since_question, double excluded_ms) {
+std::vector<int32_t> Answerer::Impl::decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks,
+                                            Answer& answer, const Stopwatch& since_question, double excluded_ms) {
   Sampler sampler(options.sampler);
   StreamDecoder text_decoder(model.tokenizer());
   std::vector<std::string> stops = options.stop;
   for (std::string& s : model.chat().stop_texts()) stops.push_back(std::move(s));
   StopFilter filter(std::move(stops));
   const auto show = [&](std::string piece) {
-    if (answer.text.empty()) piece.erase(0, std::min(piece.find_first_not_of(" \n"), piece.size()));  // an answer starts with its first word
+    if (answer.text.empty())
+      piece.erase(0, std::min(piece.find_first_not_of(" \n"), piece.size()));  // an answer starts with its first word
     if (piece.empty()) return;
     answer.text += piece;
     if (hooks.on_text) hooks.on_text(piece);
@@ -513,7 +539,9 @@ std::vector<int32_t> Answerer::Impl::decode(std::vector<float> logits, const Ask
   show(filter.finish());
   answer.timings.decode_tokens = ids.size();
   // The first token came with the prefill; what is timed is the steps after it.
-  if (ids.size() > 1) answer.timings.decode_tokens_per_second = static_cast<double>(ids.size() - 1) * 1000 / std::max(decode_watch.ms(), 1e-3);
+  if (ids.size() > 1)
+    answer.timings.decode_tokens_per_second =
+        static_cast<double>(ids.size() - 1) * 1000 / std::max(decode_watch.ms(), 1e-3);
   return ids;
 }
 

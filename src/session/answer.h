@@ -24,16 +24,16 @@ const char* prefill_mode_name(PrefillMode mode);
 struct AskOptions {
   std::string collection = "default";
   size_t top_k = 5;
-  std::vector<std::string> chunks;        // chunk ids (hex, or an unambiguous beginning) instead of retrieval
-  std::vector<std::string> files;         // paths whose text is put into the prompt whole, behind what was found
+  std::vector<std::string> chunks;  // chunk ids (hex, or an unambiguous beginning) instead of retrieval
+  std::vector<std::string> files;   // paths whose text is put into the prompt whole, behind what was found
   PrefillMode prefill = PrefillMode::kAuto;
   BlendSettings blend;
   size_t max_tokens = 256;
   SamplerOptions sampler;
   std::vector<std::string> stop;
-  std::string system;                     // empty: default_system_text()
+  std::string system;  // empty: default_system_text()
   bool verify = false;
-  bool want_logits = false;               // fill Answer::logits
+  bool want_logits = false;  // fill Answer::logits
 };
 const std::string& default_system_text();
 inline constexpr size_t kMinBlendTokens = 256;  // shorter prompts are prefilled in full (DESIGN 3)
@@ -43,27 +43,28 @@ struct PromptFile {
   std::string system;
   std::vector<std::string> chunks;
   std::string question;
-  std::optional<std::string> answer;      // teacher-forced
-  std::vector<std::string> stand_in;      // passages of the same set: chunks are computed behind them (DESIGN 2); may be empty
-  bool keep = false;                      // store the chunks' KV
+  std::optional<std::string> answer;  // teacher-forced
+  std::vector<std::string>
+      stand_in;       // passages of the same set: chunks are computed behind them (DESIGN 2); may be empty
+  bool keep = false;  // store the chunks' KV
 };
 // Throws Error(kUsage) naming what is wrong.
 PromptFile parse_prompt_file(const std::string& json);
 
 struct Citation {
-  size_t n;                               // from 1, as shown
-  std::string source;                     // path
+  size_t n;            // from 1, as shown
+  std::string source;  // path
   uint32_t line_from, line_to;
-  std::string chunk;                      // id
+  std::string chunk;  // id
   double score;
-  std::string text;                       // the chunk's body, for --show-sources
+  std::string text;  // the chunk's body, for --show-sources
 };
 
 struct ChunkReport {
   std::string id, source;
   size_t tokens;
-  std::string from;                       // "disk", "ram", "computed"
-  std::string reason;                     // why it was computed; empty otherwise
+  std::string from;    // "disk", "ram", "computed"
+  std::string reason;  // why it was computed; empty otherwise
 };
 
 struct CacheReport {
@@ -85,28 +86,28 @@ struct Timings {
 };
 
 struct VerifyReport {
-  double kl_mean = 0, kl_max = 0;         // nats: KL(full || answered), over the prompt's last row and each answer row
-  double top1_agreement = 0;              // share of those rows
-  bool same_answer = false;               // full prefill's greedy answer has the same tokens
+  double kl_mean = 0, kl_max = 0;  // nats: KL(full || answered), over the prompt's last row and each answer row
+  double top1_agreement = 0;       // share of those rows
+  bool same_answer = false;        // full prefill's greedy answer has the same tokens
 };
 
 struct Answer {
   std::string text;
-  std::string finish_reason;              // "stop", "length", "not_found", "interrupted", "given" (teacher-forced)
+  std::string finish_reason;  // "stop", "length", "not_found", "interrupted", "given" (teacher-forced)
   std::vector<Citation> citations;
   CacheReport cache;
   Timings timings;
   std::optional<VerifyReport> verify;
   size_t prompt_tokens = 0, completion_tokens = 0;
-  std::vector<float> logits;              // [rows, V] if wanted: the last prompt row, then each answer row
+  std::vector<float> logits;  // [rows, V] if wanted: the last prompt row, then each answer row
   size_t logits_rows = 0;
-  bool not_found = false;                 // nothing in the documents fits: no model was asked
+  bool not_found = false;  // nothing in the documents fits: no model was asked
 };
 
 struct AskHooks {
-  std::function<void(const std::string& piece)> on_text;        // streamed; valid UTF-8; may be empty
-  std::function<void(const Answer& so_far)> on_answered;        // after decode, before verify; may be empty
-  std::function<bool()> stop;                                   // true: end now with finish_reason "interrupted"
+  std::function<void(const std::string& piece)> on_text;  // streamed; valid UTF-8; may be empty
+  std::function<void(const Answer& so_far)> on_answered;  // after decode, before verify; may be empty
+  std::function<bool()> stop;                             // true: end now with finish_reason "interrupted"
 };
 
 // Keeps a live KV between questions. One thread.
@@ -116,7 +117,8 @@ class Answerer {
   Answerer(LoadedModel& model, KvStore* store, DocStore* docs);
   ~Answerer();
 
-  // Throws Error(kUsage) for a prompt above the context (both counts in the message), an unknown collection's kInput, ...
+  // Throws Error(kUsage) for a prompt above the context (both counts in the message), an unknown collection's kInput,
+  // ...
   Answer ask(const std::string& question, const AskOptions& options, const AskHooks& hooks);
   Answer ask_prompt(const PromptFile& prompt, const AskOptions& options, const AskHooks& hooks);
 

@@ -17,8 +17,8 @@ struct ComputedKv {
   size_t rows_computed = 0;  // context rows that were not resident, and the chunk's
 };
 
-// KV of `ids` behind `context` (fixed prefix first). Leading context rows that are in the live KV already are not computed
-// again. nullopt: `stop` said so. Leaves the live KV holding context and chunk.
+// KV of `ids` behind `context` (fixed prefix first). Leading context rows that are in the live KV already are not
+// computed again. nullopt: `stop` said so. Leaves the live KV holding context and chunk.
 std::optional<ComputedKv> compute_kv(Engine& engine, std::span<const int32_t> context, std::span<const int32_t> ids,
                                      const std::function<bool()>& stop);
 

@@ -16,8 +16,10 @@ namespace {
 constexpr double kKlMax = 1e-6;
 
 // Text of the gate: any text would do; this one has names, numbers and a reference across the two chunks.
-constexpr const char* kFirst = "The harbour office opens at eight. Its keeper is called the Wren, after the boat that hangs above the door.";
-constexpr const char* kSecond = "On market days the Wren rings the bell twice, once at nine and once at half past eleven.";
+constexpr const char* kFirst =
+    "The harbour office opens at eight. Its keeper is called the Wren, after the boat that hangs above the door.";
+constexpr const char* kSecond =
+    "On market days the Wren rings the bell twice, once at nine and once at half past eleven.";
 constexpr const char* kQuestion = "How often does the keeper ring the bell on market days?";
 
 std::unique_ptr<KvReader> alone(Engine& engine, const std::vector<int32_t>& prefix, const std::vector<int32_t>& ids) {
@@ -53,7 +55,8 @@ GateResult run_gate(Engine& engine) {
   const Tokenizer& tokenizer = engine.model().tokenizer();
   std::vector<int32_t> prefix = tokenizer.encode("Passages:");
   if (tokenizer.bos && tokenizer.add_bos) prefix.insert(prefix.begin(), *tokenizer.bos);
-  const std::vector<int32_t> first = tokenizer.encode(kFirst), second = tokenizer.encode(kSecond), question = tokenizer.encode(kQuestion);
+  const std::vector<int32_t> first = tokenizer.encode(kFirst), second = tokenizer.encode(kSecond),
+                             question = tokenizer.encode(kQuestion);
 
   const auto full = [&](const std::vector<std::vector<int32_t>>& parts) {
     engine.truncate(0);
@@ -91,15 +94,16 @@ GateResult run_gate(Engine& engine) {
   result.kl_max = std::max(kl_blend, kl_place);
   result.passed = std::isfinite(kl_blend) && std::isfinite(kl_place) && result.kl_max <= kKlMax;
   if (!result.passed) {
-    result.why = kl_blend > kKlMax || !std::isfinite(kl_blend) ? "100 % blend differs from full prefill with this model here"
-                                                               : "a chunk at its own place differs from full prefill with this model here";
+    result.why = kl_blend > kKlMax || !std::isfinite(kl_blend)
+                     ? "100 % blend differs from full prefill with this model here"
+                     : "a chunk at its own place differs from full prefill with this model here";
   }
   return result;
 }
 
 GateResult gate(Engine& engine, Catalogue* catalogue) {
-  const std::string key = "gate/1/" + engine.model().fingerprint().short_hex() + "/" + engine.model().layout().short_hex() + "/" +
-                          engine.model().ops().name;
+  const std::string key = "gate/1/" + engine.model().fingerprint().short_hex() + "/" +
+                          engine.model().layout().short_hex() + "/" + engine.model().ops().name;
   if (catalogue != nullptr && catalogue->setting(key) == "passed") return {true, 0, ""};
   const GateResult result = run_gate(engine);
   if (result.passed && catalogue != nullptr && !catalogue->db().read_only()) catalogue->set_setting(key, "passed");

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/loaded_model.h"
-#include "kv/kv_block.h"
 #include "kv/catalogue.h"
+#include "kv/kv_block.h"
 
 namespace cento {
 

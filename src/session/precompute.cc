@@ -18,12 +18,13 @@
 namespace cento {
 namespace {
 
-// Passages are pinned until they hold this many tokens more than a stand-in context needs, so that leaving out the chunk
-// itself still leaves enough.
+// Passages are pinned until they hold this many tokens more than a stand-in context needs, so that leaving out the
+// chunk itself still leaves enough.
 constexpr size_t kPinnedSpare = 1024;
 constexpr uint64_t kStandInSeed = 20250;  // any fixed number: the draw is the same on every run
 
-std::vector<int64_t> draw_stand_ins(DocStore& docs, const std::vector<DocStore::ChunkInOrder>& order, const PromptLayout& layout) {
+std::vector<int64_t> draw_stand_ins(DocStore& docs, const std::vector<DocStore::ChunkInOrder>& order,
+                                    const PromptLayout& layout) {
   std::vector<int64_t> ids;
   for (const auto& c : order) ids.push_back(c.chunk_id);
   Rng rng(kStandInSeed);
@@ -42,14 +43,21 @@ std::vector<int64_t> draw_stand_ins(DocStore& docs, const std::vector<DocStore::
 
 class Precompute {
  public:
-  Precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options, const PrecomputeHooks& hooks)
-      : engine_(model), store_(store), docs_(docs), options_(options), hooks_(hooks), layout_(model, default_system_text()) {}
+  Precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options,
+             const PrecomputeHooks& hooks)
+      : engine_(model),
+        store_(store),
+        docs_(docs),
+        options_(options),
+        hooks_(hooks),
+        layout_(model, default_system_text()) {}
 
   PrecomputeReport run() {
     const Stopwatch watch;
     const auto collection = docs_.find_collection(options_.collection);
     if (!collection) {
-      throw Error{Code::kInput, "no collection named '" + options_.collection + "'", docs_.catalogue().db().path(), "run `cento index FOLDER` first"};
+      throw Error{Code::kInput, "no collection named '" + options_.collection + "'", docs_.catalogue().db().path(),
+                  "run `cento index FOLDER` first"};
     }
     collection_id_ = collection->id;
     report_.model = engine_.model().name();
@@ -57,7 +65,8 @@ class Precompute {
     order_ = docs_.chunks_in_order(collection_id_);
     if (!options_.dry_run) {
       if (const GateResult g = gate(engine_, &store_.catalogue()); !g.passed) {
-        throw Error{Code::kInput, "KV of this model is not stored: " + g.why, engine_.model().file().file().path(), "query works without stored KV"};
+        throw Error{Code::kInput, "KV of this model is not stored: " + g.why, engine_.model().file().file().path(),
+                    "query works without stored KV"};
       }
     }
     if (options_.context == ContextKind::kStandIn) pin_passages();
@@ -181,8 +190,8 @@ class Precompute {
 
   // Older KV of the same chunk behind another context of the same kind: superseded.
   void drop_stale(const KvIdentity& identity, const Hash& key, KvKind kind) {
-    for (const KvRow& row : store_.catalogue().find_kv(identity.fingerprint, identity.layout, kv_ids_hash(identity.prefix_ids),
-                                                       kv_ids_hash(identity.ids))) {
+    for (const KvRow& row : store_.catalogue().find_kv(identity.fingerprint, identity.layout,
+                                                       kv_ids_hash(identity.prefix_ids), kv_ids_hash(identity.ids))) {
       if (row.key == key || row.kind != kind) continue;
       if (store_.remove(row.key).ok()) ++report_.evicted;
     }
@@ -197,8 +206,9 @@ class Precompute {
         n_tokens += row.n_tokens;
         n_bytes += row.n_bytes;
       }
-      bytes_per_token_ = n_tokens > 0 ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens)
-                                      : static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
+      bytes_per_token_ = n_tokens > 0
+                             ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens)
+                             : static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
     }
     return static_cast<uint64_t>(*bytes_per_token_ * static_cast<double>(tokens));
   }
@@ -207,7 +217,8 @@ class Precompute {
     ++report_.skipped;
     const std::vector<ChunkPlace> places = docs_.places(collection_id_, place.chunk_id);
     const std::string where = places.empty() ? "chunk " + std::to_string(place.chunk_id)
-                                             : places[0].path + ":" + std::to_string(places[0].line_from) + "-" + std::to_string(places[0].line_to);
+                                             : places[0].path + ":" + std::to_string(places[0].line_from) + "-" +
+                                                   std::to_string(places[0].line_to);
     report_.skipped_items.emplace_back(where, reason);
   }
 

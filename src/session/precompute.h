@@ -1,4 +1,5 @@
-// Computes and stores the KV of a collection's chunks ahead of time. Can be stopped and killed anywhere: what is stored stays.
+// Computes and stores the KV of a collection's chunks ahead of time. Can be stopped and killed anywhere: what is stored
+// stays.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +21,22 @@ struct PrecomputeOptions {
   bool dry_run = false;
   KvCodec codec = KvCodec::kLossless;
   ContextKind context = ContextKind::kStandIn;
-  std::optional<uint64_t> max_bytes;     // of all stored KV; chunks that would go above it are skipped
-  std::string only_glob;                 // of source paths; empty: all
+  std::optional<uint64_t> max_bytes;  // of all stored KV; chunks that would go above it are skipped
+  std::string only_glob;              // of source paths; empty: all
 };
 
 struct PrecomputeReport {
   std::string model;
   uint64_t wanted = 0, present = 0, made = 0, skipped = 0, evicted = 0;  // chunks
-  uint64_t tokens = 0, bytes = 0;        // made now (or foretold by a dry run)
+  uint64_t tokens = 0, bytes = 0;                                        // made now (or foretold by a dry run)
   double seconds = 0;
-  std::vector<std::pair<std::string, std::string>> skipped_items;        // "path:lines", reason
+  std::vector<std::pair<std::string, std::string>> skipped_items;  // "path:lines", reason
   bool stopped = false;
 };
 
 struct PrecomputeHooks {
   std::function<void(uint64_t done, uint64_t total, uint64_t tokens, double seconds)> progress;  // may be empty
-  std::function<bool()> stop;            // may be empty
+  std::function<bool()> stop;                                                                    // may be empty
 };
 
 PrecomputeReport precompute(LoadedModel& model, KvStore& store, DocStore& docs, const PrecomputeOptions& options,

@@ -19,7 +19,9 @@ std::vector<int32_t> PromptLayout::chunk(const std::string& text) const {
 }
 
 std::vector<int32_t> PromptLayout::question(const std::string& text) const {
-  std::vector<TemplatePart> parts = {{false, "Question: " + std::string(trim(text))}};
+  // Said again at the end because small models forget the system text and run on.
+  std::vector<TemplatePart> parts = {
+      {false, "Question: " + std::string(trim(text)) + "\nAnswer from the passages above, in one or two sentences."}};
   parts.insert(parts.end(), tail_.begin(), tail_.end());
   return ChatTemplate::encode(parts, model_->tokenizer(), false);
 }

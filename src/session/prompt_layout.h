@@ -1,5 +1,6 @@
-// How a prompt over documents is put together: [fixed prefix: BOS, template head, system text] [chunk] ... [question, tail].
-// Chunks are tokenised on their own and joined as ids, so that full prefill sees the same ids as blended prefill.
+// How a prompt over documents is put together: [fixed prefix: BOS, template head, system text] [chunk] ... [question,
+// tail]. Chunks are tokenised on their own and joined as ids, so that full prefill sees the same ids as blended
+// prefill.
 #pragma once
 
 #include <cstdint>

@@ -85,7 +85,8 @@ std::vector<float> full_logits(const std::vector<Ids>& chunks) {
 
 }  // namespace
 
-TEST_CASE("pipeline: full prefill is the same in one slice, in slices of one row, and however the text is cut", "[blend]") {
+TEST_CASE("pipeline: full prefill is the same in one slice, in slices of one row, and however the text is cut",
+          "[blend]") {
   FakeRunner runner(64);
   const auto whole = run_ok(fresh_plan(kPrefix, kA, kQuestion), runner);
   PipelineOptions small;
@@ -98,7 +99,8 @@ TEST_CASE("pipeline: full prefill is the same in one slice, in slices of one row
   CHECK(whole.n_fresh == 11);
 }
 
-TEST_CASE("pipeline: recomputing every row equals full prefill bit for bit, whatever the policy and the order", "[blend]") {
+TEST_CASE("pipeline: recomputing every row equals full prefill bit for bit, whatever the policy and the order",
+          "[blend]") {
   const PolicyKind policy = GENERATE(PolicyKind::kAll, PolicyKind::kRandom, PolicyKind::kHeadK, PolicyKind::kQuery,
                                      PolicyKind::kDevK, PolicyKind::kDevV, PolicyKind::kDevKv);
   const size_t slice = GENERATE(2, 512);
@@ -135,7 +137,8 @@ TEST_CASE("pipeline: plain reuse differs from full prefill, and recomputing half
     FakeRunner runner(64);
     const auto report = run_ok(blend_plan(order), runner, with(policy, ratio));
     double sum = 0;
-    for (size_t i = 0; i < full.size(); ++i) sum += std::abs(static_cast<double>(full[i]) - static_cast<double>(report.logits[i]));
+    for (size_t i = 0; i < full.size(); ++i)
+      sum += std::abs(static_cast<double>(full[i]) - static_cast<double>(report.logits[i]));
     return sum;
   };
   const double none = distance(PolicyKind::kNone, {});

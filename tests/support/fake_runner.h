@@ -1,4 +1,5 @@
-// A transformer of two layers and four numbers a row, in plain loops: enough to see whether blending keeps its promises.
+// A transformer of two layers and four numbers a row, in plain loops: enough to see whether blending keeps its
+// promises.
 #pragma once
 
 #include <cmath>
@@ -11,8 +12,8 @@
 
 namespace cento::test {
 
-// Layer l of a row at position p with state x: k = (1 + l) * x, v = x + l; live K is k * (1 + p / 1000) (so that a wrong
-// position shows); attention weights exp(-|live_k_j - live_k_p|) over the slots j <= p; x += weighted mean of v.
+// Layer l of a row at position p with state x: k = (1 + l) * x, v = x + l; live K is k * (1 + p / 1000) (so that a
+// wrong position shows); attention weights exp(-|live_k_j - live_k_p|) over the slots j <= p; x += weighted mean of v.
 class FakeRunner final : public LayerRunner {
  public:
   static constexpr uint32_t kLayers = 2;
@@ -93,7 +94,8 @@ class FakeRunner final : public LayerRunner {
     }
     return out;
   }
-  void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v, std::span<const int32_t> pos) override {
+  void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v,
+             std::span<const int32_t> pos) override {
     std::vector<float> kf(k.size() / sizeof(float)), vf(v.size() / sizeof(float));
     std::memcpy(kf.data(), k.data(), k.size());
     std::memcpy(vf.data(), v.data(), v.size());
@@ -120,14 +122,16 @@ class FakeRunner final : public LayerRunner {
     for (int32_t j = 0; j <= p; ++j) {
       double distance = 0;
       for (size_t d = 0; d < kDim; ++d) {
-        distance += std::abs(static_cast<double>(live_k_[layer][at(j, d)]) - static_cast<double>(live_k_[layer][at(p, d)]));
+        distance +=
+            std::abs(static_cast<double>(live_k_[layer][at(j, d)]) - static_cast<double>(live_k_[layer][at(p, d)]));
       }
       weights.push_back(std::exp(-distance));
       total += weights.back();
     }
     for (size_t d = 0; d < kDim; ++d) {
       double sum = 0;
-      for (int32_t j = 0; j <= p; ++j) sum += weights[static_cast<size_t>(j)] * static_cast<double>(live_v_[layer][at(j, d)]);
+      for (int32_t j = 0; j <= p; ++j)
+        sum += weights[static_cast<size_t>(j)] * static_cast<double>(live_v_[layer][at(j, d)]);
       x_[r * kDim + d] += static_cast<float>(sum / total);
     }
     for (size_t j = 0; j < key_mass.size() && j < weights.size(); ++j) {
@@ -144,7 +148,8 @@ class FakeRunner final : public LayerRunner {
 // Stored KV that fails at a layer, for tests of damage.
 class FailingKv final : public KvReader {
  public:
-  FailingKv(const KvShape& shape, uint64_t n_tokens, uint32_t fails_at) : shape_(shape), n_tokens_(n_tokens), fails_at_(fails_at) {}
+  FailingKv(const KvShape& shape, uint64_t n_tokens, uint32_t fails_at)
+      : shape_(shape), n_tokens_(n_tokens), fails_at_(fails_at) {}
   uint64_t n_tokens() const override { return n_tokens_; }
   const KvShape& shape() const override { return shape_; }
   const Hash& key() const override { return key_; }

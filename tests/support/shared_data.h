@@ -1,4 +1,5 @@
-// Test data that does not ship with the project: the folder named by CENTO_SHARED, else ../shared beside the source tree.
+// Test data that does not ship with the project: the folder named by CENTO_SHARED, else ../shared beside the source
+// tree.
 #pragma once
 
 #include <optional>
@@ -6,8 +7,8 @@
 
 namespace cento::test {
 
-// Absolute path of `relative` in the shared folder, e.g. "data/golden/README.md"; nullopt, with the reason printed once a
-// path, when it is not there. A test that gets nullopt returns early.
+// Absolute path of `relative` in the shared folder, e.g. "data/golden/README.md"; nullopt, with the reason printed once
+// a path, when it is not there. A test that gets nullopt returns early.
 std::optional<std::string> shared_path(const std::string& relative);
 
 // A real model by file name, from the folder CENTO_TEST_MODELS; nullopt, with the reason printed, when it is not there.
@@ -27,7 +28,7 @@ class TempDir {
   std::string path_;
 };
 
-std::string read_all(const std::string& path);                        // throws std::runtime_error
-void write_all(const std::string& path, const std::string& bytes);    // throws std::runtime_error; makes folders
+std::string read_all(const std::string& path);                      // throws std::runtime_error
+void write_all(const std::string& path, const std::string& bytes);  // throws std::runtime_error; makes folders
 
 }  // namespace cento::test
