@@ -99,7 +99,7 @@ sanitized() { configured "$1" -DCMAKE_BUILD_TYPE=None "-DCMAKE_CXX_FLAGS=-O1 -g1
 step_asan() {
   sanitized build-asan address,undefined -DCENTO_FUZZ=ON || return 1
   built build-asan all || return 1
-  UBSAN_OPTIONS=print_stacktrace=1 ctest_in build-asan -LE slow
+  ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 ctest_in build-asan -LE slow
 }
 
 step_tsan() {

@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kSlabFrom = size_t{64} << 10;  // smaller: the C library's allocator
+constexpr size_t kSlabFrom = size_t{16} << 10;  // smaller: the C library's allocator
 constexpr size_t kMapFrom = size_t{16} << 20;   // from here on a mapping of its own
 constexpr size_t kSlabBytes = size_t{64} << 20;
 

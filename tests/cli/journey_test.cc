@@ -143,7 +143,8 @@ TEST_CASE("cli: an edited document is answered from its new text, a deleted one 
   CHECK(made["chunks"]["made"].get<int>() >= 1);
   CHECK(box.run({"cache", "gc"}).status == 0);
   // Nothing of what has gone is left in the store.
-  for (const auto& blob : box.json({"cache", "list", "--json"})["blobs"]) {
+  const Json list = box.json({"cache", "list", "--json"});
+  for (const auto& blob : list["blobs"]) {
     if (blob["kind"] == "prefix") continue;
     CHECK(blob.contains("source"));
   }
@@ -329,7 +330,7 @@ TEST_CASE("cli: Ctrl-C while the question is awaited ends with 130", "[cli]") {
   RunSpec spec = box.spec({"query", "-"});
   spec.terminal = true;
   spec.signal = SIGINT;
-  spec.signal_delay_seconds = 0.5;
+  spec.signal_delay_seconds = 2;
   const RunResult r = box.run(spec);
   INFO(shown(r));
   CHECK(r.status == 130);

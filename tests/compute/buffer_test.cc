@@ -92,8 +92,8 @@ TEST_CASE("buffer: many of mixed sizes, released in any order, keep their conten
     Buffer buffer;
     uint8_t mark = 0;
   };
-  constexpr size_t kSizes[] = {1,       100,     65535,   65536,          65537,    300000,
-                               1 << 20, 3000001, 5 << 20, (16 << 20) - 1, 16 << 20, 17000000};
+  constexpr size_t kSizes[] = {1,      100,     16383,   16384,   65535,          65536,    65537,
+                               300000, 1 << 20, 3000001, 5 << 20, (16 << 20) - 1, 16 << 20, 17000000};
   const size_t before = resident_bytes();
   Rng rng(7);
   std::vector<Held> held;

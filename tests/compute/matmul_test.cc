@@ -90,7 +90,7 @@ std::vector<std::vector<float>> run(const Ops& ops, const Problem& p, Precision 
     packed.push_back(ops.pack(ctx, p.outs[i].weight->view, precision));
     const size_t n = p.outs[i].weight->view.rows(), ldy = n + p.outs[i].gap;
     images.emplace_back(2 * kGuards + p.t * ldy, kGuard);
-    for (size_t t = 0; t < p.t; ++t) std::copy_n(&p.before[i][t * n], n, &images[i][kGuards + t * ldy]);
+    for (size_t t = 0; t < p.t; ++t) std::copy_n(p.before[i].data() + t * n, n, images[i].data() + kGuards + t * ldy);
     ys.push_back(on_device(*ops.device, images[i]));
     biases.push_back(on_device(*ops.device, p.bias[i]));
   }
@@ -172,7 +172,7 @@ Expected expected(const Problem& p, size_t i, Precision precision) {
   Expected e{std::vector<double>(p.t * n_rows), std::vector<double>(p.t * n_rows)};
   std::vector<std::vector<double>> xs;
   for (size_t t = 0; t < p.t; ++t) {
-    const float* x = &p.x[t * (p.k + p.x_gap)];
+    const float* x = p.x.data() + t * (p.k + p.x_gap);
     xs.push_back(f == nullptr ? std::vector<double>(x, x + p.k) : rounded_activations(x, p.k));
   }
   std::vector<float> weights(p.k);
