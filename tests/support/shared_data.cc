@@ -22,12 +22,12 @@ std::optional<std::string> found(const std::filesystem::path& path, const char* 
 
 }  // namespace
 
-std::optional<std::string> shared_path(const std::string& relative) {
+std::optional<std::string> find_shared_path(const std::string& relative) {
   const char* folder = std::getenv("CENTO_SHARED");
   return found(std::filesystem::path(folder ? folder : CENTO_SOURCE_DIR "/../shared") / relative, "CENTO_SHARED");
 }
 
-std::optional<std::string> model_path(const std::string& file_name) {
+std::optional<std::string> find_model_path(const std::string& file_name) {
   const char* folder = std::getenv("CENTO_TEST_MODELS");
   return found(std::filesystem::path(folder ? folder : "models") / file_name, "CENTO_TEST_MODELS");
 }
