@@ -79,7 +79,7 @@ TEST_CASE("chat template: SmolLM2 and Qwen2.5 are rendered as transformers does,
     CHECK(rendered(t, messages_of(item["messages"]), item["add_generation_prompt"]) == item["text"].get<std::string>());
     ++n;
   }
-  if (n > 0) CHECK(n == 16);
+  CHECK(n % 8 == 0);  // eight renderings of each model that is there
 }
 
 TEST_CASE("chat template: real templates are rendered to the byte or refused, never wrong", "[model][chat]") {
