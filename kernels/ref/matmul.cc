@@ -47,6 +47,9 @@ struct Int8Rows {
   std::vector<int8_t> q;     // [T, K]
   std::vector<float> scale;  // [T, K / 32]
 };
+struct Activations {
+  Int8Rows first, second;  // second: scale 0 where there is no second term
+};
 
 void quantize_block(const float* x, int8_t* q, float& scale) {
   float amax = 0;
@@ -63,11 +66,26 @@ void quantize_block(const float* x, int8_t* q, float& scale) {
   for (int j = 0; j < 32; ++j) q[j] = static_cast<int8_t>(std::nearbyint(x[j] * inverse));
 }
 
-Int8Rows quantize(const MatmulArgs& args) {
-  Int8Rows rows{std::vector<int8_t>(args.t * args.k), std::vector<float>(args.t * args.k / 32)};
+bool has_outlier(const int8_t* q) {
+  int energy = 0;
+  for (int j = 0; j < 32; ++j) energy += q[j] * q[j];
+  return energy != 0 && energy <= kOutlierEnergy;
+}
+
+Activations quantize(const MatmulArgs& args) {
+  const Int8Rows none{std::vector<int8_t>(args.t * args.k), std::vector<float>(args.t * args.k / 32)};
+  Activations rows{none, none};
   for (size_t t = 0; t < args.t; ++t) {
     for (size_t b = 0; b < args.k / 32; ++b) {
-      quantize_block(args.x + t * args.ldx + b * 32, &rows.q[t * args.k + b * 32], rows.scale[t * (args.k / 32) + b]);
+      const float* x = args.x + t * args.ldx + b * 32;
+      const size_t at = t * args.k + b * 32;
+      int8_t* q = &rows.first.q[at];
+      float& sx = rows.first.scale[at / 32];
+      quantize_block(x, q, sx);
+      if (!has_outlier(q)) continue;
+      float rest[32];
+      for (int j = 0; j < 32; ++j) rest[j] = std::fma(-sx, static_cast<float>(q[j]), x[j]);
+      quantize_block(rest, &rows.second.q[at], rows.second.scale[at / 32]);
     }
   }
   return rows;
@@ -95,7 +113,7 @@ float add_32(const QuantFormat& format, const QuantBlock& block, int v, const in
   return acc;
 }
 
-void matmul_int8(const ExecContext& ctx, const MatmulArgs& args, const Int8Rows& rows, const MatmulOut& out) {
+void matmul_int8(const ExecContext& ctx, const MatmulArgs& args, const Activations& rows, const MatmulOut& out) {
   const QuantFormat& format = *quant_format(out.w->source);
   const size_t per_block = static_cast<size_t>(format.block()), n_blocks = args.k / per_block;
   const size_t block_bytes = dtype_info(out.w->source).bytes;
@@ -106,8 +124,12 @@ void matmul_int8(const ExecContext& ctx, const MatmulArgs& args, const Int8Rows&
     for (size_t t = 0; t < args.t; ++t) {
       float acc = 0;
       for (size_t k = 0; k < args.k; k += 32) {
-        acc = add_32(format, blocks[k / per_block], static_cast<int>(k % per_block), &rows.q[t * args.k + k],
-                     rows.scale[(t * args.k + k) / 32], acc);
+        const size_t at = t * args.k + k;
+        for (const Int8Rows* term : {&rows.first, &rows.second}) {
+          if (term == &rows.second && term->scale[at / 32] == 0) continue;
+          acc = add_32(format, blocks[k / per_block], static_cast<int>(k % per_block), &term->q[at],
+                       term->scale[at / 32], acc);
+        }
       }
       store(out, t, n, acc);
     }
@@ -128,14 +150,14 @@ PackedMatrix pack(const ExecContext&, const TensorView& w, Precision precision) 
 
 void matmul(const ExecContext& ctx, const MatmulArgs& args) {
   if (args.t == 0) return;
-  Int8Rows rows;
+  Activations rows;
   for (size_t i = 0; i < args.n_outs; ++i) {
     const MatmulOut& out = args.outs[i];
     CHECK(out.w->k == args.k);
     if (out.w->layout == kFloat) {
       matmul_float(ctx, args, out);
     } else {
-      if (rows.q.empty()) rows = quantize(args);
+      if (rows.first.q.empty()) rows = quantize(args);
       matmul_int8(ctx, args, rows, out);
     }
   }

@@ -49,12 +49,18 @@ void read_quant_block(DType type, const std::byte* bytes, QuantBlock& out);
 //   amax = max |x|; sx = amax / 127; xq = x * (127 / amax) rounded to nearest even. All float32.
 //   amax < kTinyBlock (x is 0 for every purpose and 127 / amax could overflow): sx = 0, xq = 0.
 //   An x that is not finite: sx = NaN, xq = 0, so that the row's results show it.
-// and for output n, sub-block by sub-block (one or two in 32 values), in order:
+// In a block where one value outweighs all others (outlier channels, which every language model has) the others get few
+// of the 255 steps. Where it holds more than 5/6 of the energy, 6 * 127^2 > 5 * sum xq^2, what the rounding left is
+// quantised in the same way once more: the second term, exact to 15 bits.
+//   r = fma(-sx, xq, x); sr and rq of r as sx and xq of x. No second term if max |r| < kTinyBlock.
+// For output n, sub-block by sub-block (one or two in 32 values), in order:
 //   i = sum xq * (code - offset)          exact: |i| < 2^21
 //   acc = fma(i, (d * scale) * sx, acc)   d * scale is exact: 11 and at most 8 significant bits
 // then, for the types with a min, sub-block by sub-block again:
 //   acc = fma(min, sx * sum xq, acc)
+// then all of this again with sr and rq where there is a second term.
 // y = acc + bias, or y + (acc + bias) with `add`.
 constexpr float kTinyBlock = 0x1p-100f;
+constexpr int kOutlierEnergy = 6 * 127 * 127 / 5;  // a second term where sum xq^2 is at most this (and not 0)
 
 }  // namespace cento

@@ -175,6 +175,8 @@ void panel_corner(const PanelJob& job, Corner at) {
   const std::byte* p = job.panel;
   const std::byte* a = job.a;
   const std::byte* b = job.b;
+  const uint16_t* masks = job.masks;
+  const std::byte* second = job.second;
   __m256 acc[kRows];
   unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = _mm256_setzero_ps(); });
   for (size_t n = job.n_records; n > 0; --n) {
@@ -191,6 +193,17 @@ void panel_corner(const PanelJob& job, Corner at) {
       unrolled<kRows>([&](auto r) CENTO_INLINE {
         acc[r] = add_32<kFormat, kTile>(a, b, at.row + static_cast<size_t>(r), w, scales, acc[r]);
       });
+      if (const unsigned mask = *masks++; mask != 0) [[unlikely]] {
+        // Rows of the tile that other corners take have their records here too.
+        const std::byte* here =
+            second + static_cast<size_t>(std::popcount(mask & ((1u << at.row) - 1))) * simd::kSecondBytes;
+        unrolled<kRows>([&](auto r) CENTO_INLINE {
+          if ((mask >> (at.row + static_cast<size_t>(r)) & 1u) == 0) return;
+          acc[r] = add_32<kFormat, 1>(here, here + simd::kTileBytesA, 0, w, scales, acc[r]);
+          here += simd::kSecondBytes;
+        });
+        second += static_cast<size_t>(std::popcount(mask)) * simd::kSecondBytes;
+      }
       a += simd::kTileBytesA * kTile;
       if constexpr (simd::sub_blocks(kFormat) == 2) b += simd::kTileBytesB * kTile;  // else null
     }
@@ -253,46 +266,77 @@ int32_t sum_of(__m256i v) {
   return _mm_cvtsi128_si32(s);
 }
 
-// 32 values of row r of a tile of n_rows.
-void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::byte* b) {
+// Sums and scales of a quantised row where its tile keeps them.
+struct RowPlace {
+  std::byte* a;  // of the 32 values
+  std::byte* b;  // or null
+  size_t row, n_rows;
+};
+
+// The block's energy, sum q^2, q and sx.
+struct Rounded {
+  __m256 q[4];
+  float sx;
+  int32_t energy;
+};
+
+Rounded quantize_block(const __m256 (&x)[4], const RowPlace& to) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);  // as integers, magnitudes order like floats, NaN on top
   __m256i most = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + i * 8)), magnitude));
-  }
+  for (int i = 0; i < 4; ++i) most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude));
   const uint32_t top = top_of(most);
   const bool finite = top < 0x7f800000u;
   const float amax = std::bit_cast<float>(top);
   const bool zero = !finite || amax < kTinyBlock;
-  const float sx = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : amax / 127.0f;
+  Rounded out;
+  out.sx = !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : amax / 127.0f;
   const __m256 inverse = _mm256_set1_ps(zero ? 0.0f : 127.0f / amax);
   int32_t sums[2] = {0, 0};
+  __m256i squares = _mm256_setzero_si256();
   for (int i = 0; i < 4; ++i) {
     __m256i q = _mm256_setzero_si256();
-    if (!zero) q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i * 8), inverse));
+    if (!zero) q = _mm256_cvtps_epi32(_mm256_mul_ps(x[i], inverse));
     sums[i / 2] += sum_of(q);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(a + r * 32 + static_cast<size_t>(i) * 8),
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to.a + to.row * 32 + static_cast<size_t>(i) * 8),
                      _mm_packs_epi16(words, words));
+    // Squares of 16-bit halves: the upper half of a q is its sign, whose square is 0 or 1, so that it is masked off.
+    const __m256i low = _mm256_and_si256(q, _mm256_set1_epi32(0xffff));
+    squares = _mm256_add_epi32(squares, _mm256_madd_epi16(low, low));
+    out.q[i] = _mm256_cvtepi32_ps(q);
   }
-  std::byte* at = a + n_rows * 32 + r * 4;
-  put(at, sx);
-  put(at + n_rows * 4, -(sums[0] + sums[1]));
-  put(at + n_rows * 8, sx * static_cast<float>(sums[0] + sums[1]));
-  if (b == nullptr) return;
-  at = b + r * 4;
+  out.energy = sum_of(squares);
+  std::byte* at = to.a + to.n_rows * 32 + to.row * 4;
+  put(at, out.sx);
+  put(at + to.n_rows * 4, -(sums[0] + sums[1]));
+  put(at + to.n_rows * 8, out.sx * static_cast<float>(sums[0] + sums[1]));
+  if (to.b == nullptr) return out;
+  at = to.b + to.row * 4;
   for (size_t s = 0; s < 2; ++s) {
-    put(at + s * n_rows * 4, -sums[s]);
-    put(at + (2 + s) * n_rows * 4, sx * static_cast<float>(sums[s]));
+    put(at + s * to.n_rows * 4, -sums[s]);
+    put(at + (2 + s) * to.n_rows * 4, out.sx * static_cast<float>(sums[s]));
   }
+  return out;
 }
 
-void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, std::byte* a, std::byte* b) {
-  for (size_t r = 0; r < n_rows; ++r) {
-    for (size_t i = 0; i < k / 32; ++i) {
-      quantize_block(x + r * ldx + i * 32, r, n_rows, a + i * n_rows * simd::kTileBytesA,
-                     b == nullptr ? nullptr : b + i * n_rows * simd::kTileBytesB);
+void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, const simd::QuantTile& tile) {
+  std::byte* second = tile.second;
+  for (size_t i = 0; i < k / 32; ++i) {
+    std::byte* a = tile.a + i * n_rows * simd::kTileBytesA;
+    std::byte* b = tile.b == nullptr ? nullptr : tile.b + i * n_rows * simd::kTileBytesB;
+    unsigned mask = 0;
+    for (size_t r = 0; r < n_rows; ++r) {
+      __m256 values[4];
+      for (size_t v = 0; v < 4; ++v) values[v] = _mm256_loadu_ps(x + r * ldx + i * 32 + v * 8);
+      const Rounded first = quantize_block(values, {a, b, r, n_rows});
+      if (first.energy > kOutlierEnergy || first.energy == 0) continue;
+      for (size_t v = 0; v < 4; ++v) values[v] = _mm256_fmadd_ps(_mm256_set1_ps(-first.sx), first.q[v], values[v]);
+      const Rounded rest = quantize_block(values, {second, second + simd::kTileBytesA, 0, 1});
+      if (rest.sx == 0) continue;
+      mask |= 1u << r;
+      second += simd::kSecondBytes;
     }
+    tile.masks[i] = static_cast<uint16_t>(mask);
   }
 }
 

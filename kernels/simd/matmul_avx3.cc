@@ -148,6 +148,8 @@ void panel(const PanelJob& job) {
   const std::byte* p = job.panel;
   const std::byte* a = job.a;
   const std::byte* b = job.b;
+  const uint16_t* masks = job.masks;
+  const std::byte* second = job.second;
   __m512 acc[kRows];
   unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = _mm512_setzero_ps(); });
   for (size_t n = job.n_records; n > 0; --n) {
@@ -162,6 +164,13 @@ void panel(const PanelJob& job) {
       unpack<kFormat.bits>(p, w);
       p += simd::code_bytes(kFormat);
       unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = add_32<kFormat, kRows, r>(a, b, w, scales, acc[r]); });
+      if (const unsigned mask = *masks++; mask != 0) [[unlikely]] {
+        unrolled<kRows>([&](auto r) CENTO_INLINE {
+          if ((mask >> r & 1u) == 0) return;
+          acc[r] = add_32<kFormat, 1, 0>(second, second + simd::kTileBytesA, w, scales, acc[r]);
+          second += simd::kSecondBytes;
+        });
+      }
       a += simd::kTileBytesA * kRows;
       if constexpr (simd::sub_blocks(kFormat) == 2) b += simd::kTileBytesB * kRows;  // else null
     }
@@ -205,9 +214,21 @@ void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
 
 int32_t sum_of(__m512i v) { return _mm512_reduce_add_epi32(v); }
 
-// 32 values of row r of a tile of n_rows.
-void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::byte* b) {
-  const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
+// Sums and scales of a quantised row where its tile keeps them.
+struct RowPlace {
+  std::byte* a;  // of the 32 values
+  std::byte* b;  // or null
+  size_t row, n_rows;
+};
+
+// Returns the block's energy, sum q^2, and leaves q (as floats) and sx behind.
+struct Rounded {
+  __m512 q0, q1;
+  float sx;
+  int32_t energy;
+};
+
+Rounded quantize_block(__m512 x0, __m512 x1, const RowPlace& to) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);  // as integers, magnitudes order like floats, NaN on top
   const __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude);
   const __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude);
@@ -220,28 +241,48 @@ void quantize_block(const float* x, size_t r, size_t n_rows, std::byte* a, std::
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / amax);
   const __m512i q0 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x0, inverse));
   const __m512i q1 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x1, inverse));
-  auto* q = reinterpret_cast<__m128i*>(a + r * 32);
+  auto* q = reinterpret_cast<__m128i*>(to.a + to.row * 32);
   _mm_storeu_si128(q, _mm512_cvtepi32_epi8(q0));
   _mm_storeu_si128(q + 1, _mm512_cvtepi32_epi8(q1));
   const int32_t s0 = sum_of(q0), s1 = sum_of(q1);
-  std::byte* at = a + n_rows * 32 + r * 4;
+  std::byte* at = to.a + to.n_rows * 32 + to.row * 4;
   put(at, sx);
-  put(at + n_rows * 4, -(s0 + s1));
-  put(at + n_rows * 8, sx * static_cast<float>(s0 + s1));
-  if (b == nullptr) return;
-  at = b + r * 4;
-  put(at, -s0);
-  put(at + n_rows * 4, -s1);
-  put(at + n_rows * 8, sx * static_cast<float>(s0));
-  put(at + n_rows * 12, sx * static_cast<float>(s1));
+  put(at + to.n_rows * 4, -(s0 + s1));
+  put(at + to.n_rows * 8, sx * static_cast<float>(s0 + s1));
+  if (to.b != nullptr) {
+    at = to.b + to.row * 4;
+    put(at, -s0);
+    put(at + to.n_rows * 4, -s1);
+    put(at + to.n_rows * 8, sx * static_cast<float>(s0));
+    put(at + to.n_rows * 12, sx * static_cast<float>(s1));
+  }
+  // Squares of 16-bit halves: the upper half of a q is its sign, whose square is 0 or 1, so that it is masked off.
+  const __m512i low = _mm512_set1_epi32(0xffff);
+  const __m512i l0 = _mm512_and_si512(q0, low), l1 = _mm512_and_si512(q1, low);
+  const int32_t energy = sum_of(_mm512_add_epi32(_mm512_madd_epi16(l0, l0), _mm512_madd_epi16(l1, l1)));
+  return {_mm512_cvtepi32_ps(q0), _mm512_cvtepi32_ps(q1), sx, energy};
 }
 
-void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, std::byte* a, std::byte* b) {
-  for (size_t r = 0; r < n_rows; ++r) {
-    for (size_t i = 0; i < k / 32; ++i) {
-      quantize_block(x + r * ldx + i * 32, r, n_rows, a + i * n_rows * simd::kTileBytesA,
-                     b == nullptr ? nullptr : b + i * n_rows * simd::kTileBytesB);
+void quantize(const float* x, size_t n_rows, size_t ldx, size_t k, const simd::QuantTile& tile) {
+  std::byte* second = tile.second;
+  for (size_t i = 0; i < k / 32; ++i) {
+    std::byte* a = tile.a + i * n_rows * simd::kTileBytesA;
+    std::byte* b = tile.b == nullptr ? nullptr : tile.b + i * n_rows * simd::kTileBytesB;
+    unsigned mask = 0;
+    for (size_t r = 0; r < n_rows; ++r) {
+      const float* from = x + r * ldx + i * 32;
+      const __m512 x0 = _mm512_loadu_ps(from), x1 = _mm512_loadu_ps(from + 16);
+      const Rounded first = quantize_block(x0, x1, {a, b, r, n_rows});
+      if (first.energy > kOutlierEnergy || first.energy == 0) continue;
+      const __m512 minus_sx = _mm512_set1_ps(-first.sx);
+      const Rounded rest =
+          quantize_block(_mm512_fmadd_ps(minus_sx, first.q0, x0), _mm512_fmadd_ps(minus_sx, first.q1, x1),
+                         {second, second + simd::kTileBytesA, 0, 1});
+      if (rest.sx == 0) continue;
+      mask |= 1u << r;
+      second += simd::kSecondBytes;
     }
+    tile.masks[i] = static_cast<uint16_t>(mask);
   }
 }
 

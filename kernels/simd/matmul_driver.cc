@@ -52,22 +52,28 @@ struct Call {
   std::array<Part, 3> parts;
   size_t n_tasks = 0;
   bool any_panels = false, any_halves = false;
-  std::byte* a = nullptr;
-  std::byte* b = nullptr;
+  QuantTile tiles{};  // of the first row on
 };
+
+// Where the tile that begins at row t0 lies: room for the worst case, most of it never touched.
+QuantTile tile_of(const Call& call, size_t t0) {
+  const size_t at = t0 * (call.args->k / 32);
+  return {call.tiles.a + at * kTileBytesA, call.any_halves ? call.tiles.b + at * kTileBytesB : nullptr,
+          call.tiles.masks + at, call.tiles.second + at * kSecondBytes};
+}
 
 void quantize_tile(const Call& call, Tile tile) {
   const MatmulArgs& args = *call.args;
-  const size_t at = tile.t0 * (args.k / 32);
-  call.target->quantize(args.x + tile.t0 * args.ldx, tile.rows, args.ldx, args.k, call.a + at * kTileBytesA,
-                        call.any_halves ? call.b + at * kTileBytesB : nullptr);
+  call.target->quantize(args.x + tile.t0 * args.ldx, tile.rows, args.ldx, args.k, tile_of(call, tile.t0));
 }
 
 void quantize_all(const ExecContext& ctx, Call& call) {
-  static thread_local Scratch a, b;
+  static thread_local Scratch a, b, masks, second;
   const size_t t = call.args->t, n_blocks = t * (call.args->k / 32);
-  call.a = a.at_least(n_blocks * kTileBytesA);
-  if (call.any_halves) call.b = b.at_least(n_blocks * kTileBytesB);
+  call.tiles.a = a.at_least(n_blocks * kTileBytesA);
+  if (call.any_halves) call.tiles.b = b.at_least(n_blocks * kTileBytesB);
+  call.tiles.masks = reinterpret_cast<uint16_t*>(masks.at_least(n_blocks * sizeof(uint16_t)));
+  call.tiles.second = second.at_least(n_blocks * kSecondBytes);
   const size_t step = kTileRows[0], n_steps = div_up(t, step);
   const auto one = [&call, t, step](size_t i, size_t) {
     for (size_t row = i * step; row < std::min(t, (i + 1) * step);) {
@@ -93,8 +99,11 @@ void run_panels(const Call& call, const Part& part, size_t first, size_t last, s
   job.add = out.add;
   for (size_t t = t_first; t < t_last;) {
     const Tile tile = tile_at(t, args.t);
-    job.a = call.a + tile.t0 * (args.k / 32) * kTileBytesA;
-    job.b = call.any_halves ? call.b + tile.t0 * (args.k / 32) * kTileBytesB : nullptr;
+    const QuantTile quantised = tile_of(call, tile.t0);
+    job.a = quantised.a;
+    job.b = quantised.b;
+    job.masks = quantised.masks;
+    job.second = quantised.second;
     for (size_t p = first; p < last; ++p) {
       const size_t n = p * kPanelRows;
       job.panel = static_cast<const std::byte*>(out.w->data) + p * part.unit_bytes;

@@ -19,6 +19,8 @@ namespace {
 // idle process shows no load.
 constexpr int kSpins = 4000;
 
+constexpr uint64_t kLoop = uint64_t{1} << 32, kClosed = uint64_t{1} << 31, kInside = kClosed - 1;  // ThreadPool::loop_
+
 void pause_once() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -47,11 +49,9 @@ ThreadPool::ThreadPool(size_t n_threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    ++generation_;
-  }
+  stop_ = true;
+  loop_ += kLoop;
+  { const std::lock_guard lock(mutex_); }
   wake_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
@@ -62,21 +62,23 @@ void ThreadPool::parallel_for(size_t n, const Task& task) {
     for (size_t i = 0; i < n; ++i) task(i, 0);
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    CHECK(task_ == nullptr);  // no nested or concurrent calls
-    n_ = n;
-    task_ = &task;
-    next_ = 0;
-    failed_ = false;
-    error_ = nullptr;
-    busy_ = workers_.size();
-    ++generation_;
+  CHECK(task_ == nullptr);  // no nested or concurrent calls
+  n_ = n;
+  task_ = &task;
+  next_.store(0, std::memory_order_relaxed);
+  failed_.store(false, std::memory_order_relaxed);
+  error_ = nullptr;
+  // Opens the loop. Sequentially consistent, as is a sleeper's count: either the sleeper sees this loop or this sees
+  // it.
+  loop_.store((loop_.load(std::memory_order_relaxed) / kLoop + 1) * kLoop);
+  if (asleep_.load() != 0) {
+    { const std::lock_guard lock(mutex_); }
+    wake_.notify_all();
   }
-  wake_.notify_all();
   run_share(0);
-  // All indices are handed out; the others are in their last one, so this wait is as long as one task at most.
-  for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+  // All indices are handed out; who is in the loop is in its last one, so this wait is as long as one task at most.
+  loop_.fetch_or(kClosed, std::memory_order_acquire);
+  for (int spins = 0; (loop_.load(std::memory_order_acquire) & kInside) != 0; ++spins) {
     if (spins < kSpins)
       pause_once();
     else
@@ -99,18 +101,32 @@ void ThreadPool::run_share(size_t thread) {
   }
 }
 
+// Enters the newest loop unless it is closed. `seen` becomes its number.
+bool ThreadPool::join(uint64_t& seen) {
+  uint64_t loop = loop_.load(std::memory_order_acquire);
+  do {
+    seen = loop / kLoop;
+    if ((loop & kClosed) != 0) return false;
+  } while (!loop_.compare_exchange_weak(loop, loop + 1, std::memory_order_acquire));
+  return true;
+}
+
+void ThreadPool::sleep(uint64_t seen) {
+  std::unique_lock lock(mutex_);
+  ++asleep_;
+  wake_.wait(lock, [&] { return stop_ || loop_.load() / kLoop != seen; });
+  --asleep_;
+}
+
 void ThreadPool::work(size_t thread) {
   uint64_t seen = 0;
   for (;;) {
-    for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins) pause_once();
-    if (generation_.load(std::memory_order_acquire) == seen) {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
-    }
-    seen = generation_.load(std::memory_order_acquire);
+    for (int spins = 0; spins < kSpins && loop_.load(std::memory_order_acquire) / kLoop == seen; ++spins) pause_once();
+    if (loop_.load(std::memory_order_acquire) / kLoop == seen) sleep(seen);
     if (stop_) return;
+    if (!join(seen)) continue;
     run_share(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    loop_.fetch_sub(1, std::memory_order_release);
   }
 }
 

@@ -16,7 +16,8 @@ namespace cento {
 // parallel_for hands out indices one by one to `size()` threads, the caller among them, and returns when all are done.
 // Calls come from one thread at a time and never from inside a task. An exception of a task is rethrown to the caller
 // after the loop; the remaining indices are skipped. Workers spin a bounded while after a loop (a forward pass is
-// thousands of short loops), then sleep: an idle program uses no processor.
+// thousands of short loops), then sleep: an idle program uses no processor. A worker that comes late, because it slept
+// or another program had its processor, is not waited for: the caller does the work alone.
 class ThreadPool {
  public:
   explicit ThreadPool(size_t n_threads);  // 0 counts as 1
@@ -36,13 +37,16 @@ class ThreadPool {
  private:
   void work(size_t thread);
   void run_share(size_t thread);
+  bool join(uint64_t& seen);
+  void sleep(uint64_t seen);
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};
+  // The loop's number << 32 | kClosed when no one may join it any more | workers that are in it.
+  std::atomic<uint64_t> loop_{0};
+  std::atomic<size_t> asleep_{0};
   std::atomic<size_t> next_{0};
-  std::atomic<size_t> busy_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
   size_t n_ = 0;

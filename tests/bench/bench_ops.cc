@@ -1,5 +1,6 @@
 // Times of all ops but matmul: attention as prefill, as one decode step and with key_mass, placing rows, and the ops of
 // one layer that stream through memory. usage: bench_ops [target [threads]]; one thread is timed by its processor time.
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -170,6 +171,32 @@ void bench_rows(const Ops& ops, const ExecContext& ctx) {
         kWidth * 8.0);
 }
 
+// From the call of parallel_for to the first instruction of a task on another thread, and of an empty loop as a whole.
+void bench_hand_over(ThreadPool& pool) {
+  if (pool.size() < 2) return;
+  std::vector<double> starts;
+  for (int i = 0; i < 2000; ++i) {
+    std::atomic<bool> started{false};
+    double at = 0;
+    const double call = seconds_now();
+    pool.parallel_for(2, [&](size_t, size_t thread) {
+      if (thread != 0) {
+        at = seconds_now();
+        started = true;
+        return;
+      }
+      while (!started && seconds_now() - call < 1e-3) {
+      }
+    });
+    if (started) starts.push_back(at - call);
+  }
+  std::sort(starts.begin(), starts.end());
+  const Timing empty = measure([&] { pool.parallel_for(pool.size(), [](size_t, size_t) {}); });
+  std::printf("thread pool: hand-over %.2f us (median of %zu, 90 %% below %.2f us), empty loop %.2f us +-%.0f %%\n",
+              starts.empty() ? 0.0 : starts[starts.size() / 2] * 1e6, starts.size(),
+              starts.empty() ? 0.0 : starts[starts.size() * 9 / 10] * 1e6, empty.median * 1e6, empty.spread * 100);
+}
+
 int run(const std::string& target, size_t n_threads) {
   use_processor_time = n_threads == 1;
   ThreadPool pool(n_threads);
@@ -178,6 +205,7 @@ int run(const std::string& target, size_t n_threads) {
   const double peak = float_peak(pool);
   if (peak > 0) std::printf("float32 multiply-add peak: %.1f GFLOPS\n", peak * 1e-9);
   std::printf("memory read: %.1f GB/s\n", read_bandwidth(pool) * 1e-9);
+  bench_hand_over(pool);
   for (const Ops* ops : target.empty() ? all_simd_ops() : std::vector<const Ops*>{&find_ops(target)}) {
     std::printf("%s\n", ops->name);
     bench_attention(*ops, ctx, peak);

@@ -18,14 +18,13 @@ constexpr double kMargin = 0.05;     // f32: a greedy token whose margin is abov
 constexpr double kLogits = 1e-2;     // f32: how far logits may be off (both from the golden files' README)
 constexpr double kFastMargin = 0.5;  // fast: up to the first token whose margin is below this
 
-// fast: mean KL over a prompt's positions against the own f32, nats. What int8 activations cost depends on the model's
-// outliers, beside which steps over 32 values are coarse: llama.cpp, whose activations are quantised alike, has a mean
-// KL of 2.9e-3 (96.3 % the same top-1) on SmolLM2's and 6.2e-3 (95.3 %) on Gemma's longest prompt here, against its own
-// float32. A mean over a few positions scatters: prompts of less than kShort tokens are given kShortSlack times as
-// much.
-constexpr double kFastKlQwen2 = 2e-3, kFastKlSmolLm2 = 4e-3, kFastKlGemma3 = 6e-3;
+// fast: mean KL over a prompt's positions against the own f32, nats. A bar that the second term of blocks with outliers
+// (kernels/ref/quant_codes.h) keeps with room to spare: 1.0e-3 on SmolLM2, 1.1e-3 on Gemma 3, 0.3e-3 on Qwen2.5; with
+// one term alone the first two miss it (3.5e-3, 2.9e-3). A mean over a few positions scatters: prompts of less than
+// kShort tokens are given kShortSlack times as much.
+constexpr double kFastKl = 2e-3;
 constexpr size_t kShort = 64;
-constexpr double kShortSlack = 2.5;
+constexpr double kShortSlack = 2;
 
 std::optional<json> read_json(const std::string& relative) {
   const auto path = shared_path(relative);
@@ -64,7 +63,7 @@ void over_prompt(Engine& f32, Engine& fast, const Ids& ids, const Use& use) {
   }
 }
 
-void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, double fast_kl) {
+void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy) {
   const Ids ids = run["ids"].get<Ids>(), greedy = run["greedy"].get<Ids>();
   const std::vector<double> margins = run["greedy_margin"].get<std::vector<double>>();
   double nll = 0, kl = 0, largest_kl = 0;
@@ -92,7 +91,7 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, doub
   CHECK(std::abs(log_sum_exp(last) - run["logsumexp"].get<double>()) < kLogits);
   const double nll_golden = run["nll_sum"].get<double>();
   CHECK(std::abs(nll - nll_golden) < 2 * kLogits * static_cast<double>(ids.size()));
-  CHECK(kl < (ids.size() < kShort ? kShortSlack : 1) * fast_kl);
+  CHECK(kl < (ids.size() < kShort ? kShortSlack : 1) * kFastKl);
 
   // Teacher-forced, so that a close call does not end the comparison.
   size_t n_same = 0;
@@ -114,7 +113,7 @@ void check_run(Engine& f32, Engine& fast, const json& run, size_t n_greedy, doub
   WARN(figures.str());
 }
 
-void check_model(const std::string& name, size_t n_runs, size_t n_greedy, double fast_kl) {
+void check_model(const std::string& name, size_t n_runs, size_t n_greedy) {
   const auto path = model_path(name + ".gguf");
   const auto golden = read_json("data/golden/" + name + ".json");
   if (!path || !golden) return;
@@ -122,7 +121,7 @@ void check_model(const std::string& name, size_t n_runs, size_t n_greedy, double
   for (size_t i = 0; i < std::min(n_runs, (*golden)["runs"].size()); ++i) {
     const json& run = (*golden)["runs"][i];
     CAPTURE(name, run["prompt"].get<std::string>().substr(0, 60));
-    check_run(f32.engine, fast.engine, run, n_greedy, fast_kl);
+    check_run(f32.engine, fast.engine, run, n_greedy);
   }
 }
 
@@ -196,18 +195,14 @@ TEST_CASE("golden: stories260K gives the reference's logits and stories, on ever
 }
 
 TEST_CASE("golden: SmolLM2 continues as the reference does", "[engine]") {
-  check_model("smollm2-135m-instruct-q4_1", 1, 8, kFastKlSmolLm2);
+  check_model("smollm2-135m-instruct-q4_1", 1, 8);
 }
 
-TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") {
-  check_model("smollm2-135m-instruct-q4_1", 4, 32, kFastKlSmolLm2);
-}
+TEST_CASE("golden: SmolLM2, all prompts", "[engine][.slow]") { check_model("smollm2-135m-instruct-q4_1", 4, 32); }
 TEST_CASE("golden: Qwen2.5, all prompts", "[engine][.slow]") {
-  check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32, kFastKlQwen2);
+  check_model("qwen2.5-coder-0.5b-instruct-q4_k_m", 4, 32);
 }
-TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") {
-  check_model("gemma3-270m-q4_k_m", 4, 32, kFastKlGemma3);
-}
+TEST_CASE("golden: Gemma 3, all prompts", "[engine][.slow]") { check_model("gemma3-270m-q4_k_m", 4, 32); }
 
 TEST_CASE("identity: three passages recomputed in full are full prefill, on SmolLM2", "[engine][.slow]") {
   const auto path = model_path("smollm2-135m-instruct-q4_1.gguf");
