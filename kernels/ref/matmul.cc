@@ -138,12 +138,13 @@ void matmul_int8(const ExecContext& ctx, const MatmulArgs& args, const Activatio
 
 }  // namespace
 
-PackedMatrix pack(const ExecContext&, const TensorView& w, Precision precision) {
+PackedMatrix pack(const ExecContext&, const PackArgs& args) {
+  const TensorView& w = args.w;
   PackedMatrix packed;
   packed.n = w.rows();
   packed.k = w.cols();
   packed.source = w.dtype;
-  packed.layout = precision == Precision::kFast && quant_format(w.dtype) != nullptr ? kInt8 : kFloat;
+  packed.layout = args.precision == Precision::kFast && quant_format(w.dtype) != nullptr ? kInt8 : kFloat;
   packed.data = w.data;
   return packed;
 }

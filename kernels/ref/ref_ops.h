@@ -5,7 +5,7 @@
 
 namespace cento::ref {
 
-PackedMatrix pack(const ExecContext&, const TensorView& w, Precision);
+PackedMatrix pack(const ExecContext&, const PackArgs&);
 void matmul(const ExecContext&, const MatmulArgs&);
 void rms_norm(const ExecContext&, const RmsNormArgs&);
 void rope_rows(const ExecContext&, const RopeRowsArgs&);

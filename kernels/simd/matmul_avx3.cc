@@ -374,7 +374,7 @@ constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};
 
 }  // namespace
 
-PackedMatrix pack(const ExecContext& ctx, const TensorView& w, Precision p) { return simd::pack_panels(ctx, w, p); }
+PackedMatrix pack(const ExecContext& ctx, const PackArgs& args) { return simd::pack_panels(ctx, args); }
 void matmul(const ExecContext& ctx, const MatmulArgs& args) { simd::run_matmul(kTarget, ctx, args); }
 
 }  // namespace cento::N_AVX3

@@ -96,14 +96,15 @@ PutRow row_packer(DType type) {
 
 }  // namespace
 
-PackedMatrix pack_panels(const ExecContext& ctx, const TensorView& w, Precision precision) {
+PackedMatrix pack_panels(const ExecContext& ctx, const PackArgs& args) {
+  const TensorView& w = args.w;
   PackedMatrix packed;
   packed.n = w.rows();
   packed.k = w.cols();
   packed.source = w.dtype;
   packed.data = w.data;
   const QuantFormat* f = quant_format(w.dtype);
-  if (f == nullptr || precision == Precision::kF32) {
+  if (f == nullptr || args.precision == Precision::kF32) {
     packed.layout = f == nullptr ? kFloatInPlace : kDequantInPlace;
     return packed;
   }
@@ -113,11 +114,19 @@ PackedMatrix pack_panels(const ExecContext& ctx, const TensorView& w, Precision 
   packed.layout = kPanels;
   packed.storage = Buffer(Device::host(), n_panels * bytes);
   packed.data = packed.storage.as<std::byte>();
-  ctx.pool->parallel_for(n_panels, [&](size_t p, size_t) {
+  const auto put_panel = [&](size_t p) {
     std::byte* panel = packed.storage.as<std::byte>(p * bytes);
     const size_t end = std::min<size_t>((p + 1) * kPanelRows, packed.n);
     if (end - p * kPanelRows < kPanelRows) std::memset(panel, 0, bytes);
     for (size_t n = p * kPanelRows; n < end; ++n) put_row(w, n, panel);
+  };
+  // A task is about a MiB: what is released of the file behind it is hardly less than what was read.
+  const size_t per_task = std::max<size_t>(1, (size_t{1} << 20) / std::max<size_t>(bytes, 1));
+  ctx.pool->parallel_for(div_up(n_panels, per_task), [&](size_t task, size_t) {
+    const size_t first = task * per_task, last = std::min(n_panels, first + per_task);
+    for (size_t p = first; p < last; ++p) put_panel(p);
+    const size_t row = first * kPanelRows;
+    if (args.rows_copied) args.rows_copied(row, std::min<size_t>(last * kPanelRows, packed.n) - row);
   });
   return packed;
 }

@@ -43,6 +43,6 @@ constexpr size_t record_bytes(const QuantFormat& f) {
 constexpr size_t panel_bytes(const QuantFormat& f, size_t k) { return k / record_values(f) * record_bytes(f); }
 
 // The pack of all SIMD CPU targets: panels for quantised types in kFast, else the file's rows in place.
-PackedMatrix pack_panels(const ExecContext&, const TensorView& w, Precision);
+PackedMatrix pack_panels(const ExecContext&, const PackArgs&);
 
 }  // namespace cento::simd

@@ -29,12 +29,12 @@
 #if CENTO_SIMD_X86
 // AVX2, FMA, F16C, BMI2 (x86-64-v3).
 namespace cento::N_AVX2 {
-PackedMatrix pack(const ExecContext&, const TensorView& w, Precision);
+PackedMatrix pack(const ExecContext&, const PackArgs&);
 CENTO_SIMD_OPS(CENTO_DECLARE_OP)
 }  // namespace cento::N_AVX2
 // AVX-512 F, BW, DQ, VL; this program runs it only where there is VNNI too, which matmul uses.
 namespace cento::N_AVX3 {
-PackedMatrix pack(const ExecContext&, const TensorView& w, Precision);
+PackedMatrix pack(const ExecContext&, const PackArgs&);
 CENTO_SIMD_OPS(CENTO_DECLARE_OP)
 }  // namespace cento::N_AVX3
 #endif

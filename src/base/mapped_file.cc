@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/size_math.h"
 
 namespace cento {
 
@@ -40,6 +43,16 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
 std::optional<std::span<const std::byte>> MappedFile::slice(uint64_t offset, uint64_t n_bytes) const {
   if (offset > size_ || n_bytes > size_ - offset) return std::nullopt;
   return std::span<const std::byte>(data_ + offset, n_bytes);
+}
+
+void MappedFile::release(std::span<const std::byte> bytes) const {
+  if (bytes.empty()) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  CHECK(bytes.data() >= data_ && bytes.data() + bytes.size() <= data_ + size_);
+  // Whole pages only: what else lies in the first and last may be in use.
+  const size_t first = round_up(static_cast<size_t>(bytes.data() - data_), page),
+               last = (static_cast<size_t>(bytes.data() - data_) + bytes.size()) / page * page;
+  if (first < last) (void)::madvise(const_cast<std::byte*>(data_) + first, last - first, MADV_DONTNEED);
 }
 
 }  // namespace cento

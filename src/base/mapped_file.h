@@ -29,6 +29,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   std::optional<std::span<const std::byte>> slice(uint64_t offset, uint64_t n_bytes) const;
+  // The bytes, which lie in the mapping, will hardly be read again: their pages no longer count as this process's
+  // memory. They stay readable, from the system's page cache or the disk.
+  void release(std::span<const std::byte> bytes) const;
   const std::string& path() const { return path_; }
   const FileStamp& stamp() const { return stamp_; }
 

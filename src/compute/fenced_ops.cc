@@ -138,8 +138,9 @@ struct Fence {
     return static_cast<size_t>(*max);
   }
 
-  static PackedMatrix pack(const ExecContext& ctx, const TensorView& w, Precision precision) {
-    const PackedMatrix packed = inner().pack(ctx, w, precision);
+  static PackedMatrix pack(const ExecContext& ctx, const PackArgs& args) {
+    const TensorView& w = args.w;
+    const PackedMatrix packed = inner().pack(ctx, args);
     PackedMatrix p;
     p.n = packed.n;
     p.k = packed.k;

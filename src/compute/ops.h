@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,14 @@ struct PackedMatrix {
   int32_t layout = 0;          // meaning private to the Ops
   const void* data = nullptr;  // device address; into `storage`, or the mapped file where that needs no repacking
   Buffer storage;
+};
+
+struct PackArgs {
+  TensorView w;  // host memory, which must outlive the result
+  Precision precision;
+  // If set: called, perhaps by several threads at once, when rows [first, first + n) of w have been copied and the
+  // result does not need them. Never called for rows that the result uses in place.
+  std::function<void(uint64_t first, uint64_t n)> rows_copied = nullptr;
 };
 
 struct MatmulOut {
@@ -170,8 +179,8 @@ struct AddArgs {
 struct Ops {
   const char* name;  // "ref", "AVX2", "AVX3_ZEN4", ...: shown, and the value of --target
   Device* device;
-  // Prepares a weight for matmul. `w` is host memory, which must outlive the result. Throws Error(kResource).
-  PackedMatrix (*pack)(const ExecContext&, const TensorView& w, Precision);
+  // Prepares a weight for matmul. Throws Error(kResource).
+  PackedMatrix (*pack)(const ExecContext&, const PackArgs&);
   void (*matmul)(const ExecContext&, const MatmulArgs&);
   void (*rms_norm)(const ExecContext&, const RmsNormArgs&);
   void (*rope_rows)(const ExecContext&, const RopeRowsArgs&);

@@ -39,7 +39,13 @@ LoadedModel::LoadedModel(const ModelOptions& options)
   weights_ = find_weights(file_, config_);
   const ExecContext context{&pool_};
   Device& device = *ops_->device;
-  const auto pack = [&](const TensorView& w) { return ops_->pack(context, w, options_.precision); };
+  const auto pack = [&](const TensorView& w) {
+    // Without this, weights would be in memory twice.
+    const auto release = [&](uint64_t first, uint64_t n) {
+      file_.file().release({w.data + first * w.row_bytes(), n * w.row_bytes()});
+    };
+    return ops_->pack(context, {w, options_.precision, release});
+  };
   for (const LayerWeights& w : weights_.layers) {
     PackedLayer p;
     p.attn_norm = vector_buffer(device, w.attn_norm);

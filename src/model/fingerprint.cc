@@ -7,6 +7,8 @@
 namespace cento {
 namespace {
 
+constexpr uint64_t kSlice = 8ull << 20;  // hashed at once, then released: a model is not to be in memory for its hash
+
 uint64_t bits(double v) { return std::bit_cast<uint64_t>(v); }
 
 void add_config(Hasher& h, const ModelConfig& c) {
@@ -47,7 +49,12 @@ void add_tensors(Hasher& h, const GgufFile& file) {
     h.add_text(t->name).add_u64(t->raw_type).add_u64(t->view.n_dims);
     for (uint32_t i = 0; i < t->view.n_dims; ++i) h.add_u64(t->view.shape[i]);
     h.add_u64(t->view.n_bytes);
-    if (t->readable) h.add({t->view.data, t->view.n_bytes});
+    if (!t->readable) continue;
+    for (uint64_t at = 0; at < t->view.n_bytes; at += kSlice) {
+      const std::span slice(t->view.data + at, std::min(kSlice, t->view.n_bytes - at));
+      h.add(slice);
+      file.file().release(slice);
+    }
   }
 }
 

@@ -73,7 +73,7 @@ void run_case(const ExecContext& ctx, const Case& c, const Peaks& peaks) {
     raws.push_back(raw);
     view.data = reinterpret_cast<const std::byte*>(raws.back().data());
     const double start = seconds_now();
-    copies.push_back(c.ops->pack(ctx, view, c.precision));
+    copies.push_back(c.ops->pack(ctx, {view, c.precision}));
     pack_s += seconds_now() - start;
     if (copies.back().storage.n_bytes() > 0) raws.back() = {};
   }

@@ -139,7 +139,7 @@ TEST_CASE("fenced ops: a packed weight lives on the device, and matmul gives the
   view.n_dims = 2;
   view.n_bytes = weight.size() * sizeof(float);
   const auto run = [&](const Ops& ops, Precision precision) {
-    const PackedMatrix w = ops.pack(context(2), view, precision);
+    const PackedMatrix w = ops.pack(context(2), {view, precision});
     CHECK((w.n == kN && w.k == kK));
     if (!ops.device->is_host()) {
       CHECK(w.data != static_cast<const void*>(weight.data()));

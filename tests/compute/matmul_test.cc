@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -87,7 +88,7 @@ std::vector<std::vector<float>> run(const Ops& ops, const Problem& p, Precision 
   std::vector<std::vector<float>> images;  // of each y with its guards
   MatmulArgs args{x.as<float>(), p.t, p.k, p.k + p.x_gap, {}, p.outs.size()};
   for (size_t i = 0; i < p.outs.size(); ++i) {
-    packed.push_back(ops.pack(ctx, p.outs[i].weight->view, precision));
+    packed.push_back(ops.pack(ctx, {p.outs[i].weight->view, precision}));
     const size_t n = p.outs[i].weight->view.rows(), ldy = n + p.outs[i].gap;
     images.emplace_back(2 * kGuards + p.t * ldy, kGuard);
     for (size_t t = 0; t < p.t; ++t) std::copy_n(p.before[i].data() + t * n, n, images[i].data() + kGuards + t * ldy);
@@ -471,14 +472,35 @@ TEST_CASE("matmul: float weights and float32 precision use the file's bytes in p
       Rng rng(kSeed);
       const auto weight = random_weight(type, 17, 256, rng);
       CAPTURE(ops->name, dtype_info(type).name);
-      const PackedMatrix exact = ops->pack({&pool}, weight->view, Precision::kF32);
+      const PackedMatrix exact = ops->pack({&pool}, {weight->view, Precision::kF32});
       CHECK(exact.data == weight->view.data);
       CHECK(exact.storage.n_bytes() == 0);
-      const PackedMatrix fast = ops->pack({&pool}, weight->view, Precision::kFast);
+      const PackedMatrix fast = ops->pack({&pool}, {weight->view, Precision::kFast});
       CHECK(fast.n == 17);
       CHECK(fast.k == 256);
       CHECK(fast.source == type);
       if (quant_format(type) == nullptr) CHECK(fast.storage.n_bytes() == 0);
+    }
+  }
+}
+
+TEST_CASE("matmul: packing tells of each row that it copied, once, and of none that it uses in place", "[compute]") {
+  ThreadPool pool(3);
+  for (const Ops* ops : all_ops()) {
+    if (!ops->device->is_host()) continue;
+    for (const size_t n : {1, 17, 3000}) {
+      Rng rng(kSeed);
+      const auto weight = random_weight(DType::kQ4_K, n, 512, rng);
+      for (const Precision precision : {Precision::kFast, Precision::kF32}) {
+        std::vector<std::atomic<int>> copied(n);
+        const PackedMatrix packed = ops->pack({&pool}, {weight->view, precision, [&](uint64_t first, uint64_t count) {
+                                                          for (uint64_t r = first; r < first + count; ++r) ++copied[r];
+                                                        }});
+        CAPTURE(ops->name, n);
+        const int wanted = packed.storage.n_bytes() > 0 ? 1 : 0;
+        CHECK(std::count_if(copied.begin(), copied.end(), [&](const auto& c) { return c == wanted; }) ==
+              static_cast<ptrdiff_t>(n));
+      }
     }
   }
 }
@@ -490,7 +512,7 @@ TEST_CASE("matmul: packed weights are hardly larger than the file's", "[compute]
       Rng rng(kSeed);
       const auto weight = random_weight(type, 64, 1024, rng);
       CAPTURE(ops->name, dtype_info(type).name);
-      const PackedMatrix packed = ops->pack({&pool}, weight->view, Precision::kFast);
+      const PackedMatrix packed = ops->pack({&pool}, {weight->view, Precision::kFast});
       // Integer scales take 8 bits instead of 6 or 4: 16 more bits in 16 values * 2.6 bits (Q2_K) are the most.
       CHECK(static_cast<double>(packed.storage.n_bytes()) <= 1.2 * static_cast<double>(weight->view.n_bytes));
     }
