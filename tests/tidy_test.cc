@@ -53,7 +53,8 @@ const std::map<std::string, std::set<std::string>> kLevels = {
     {"engine", {"base", "model", "compute", "kv", "blend"}},
     {"docs", {"base", "model", "kv"}},
     {"session", {"base", "model", "compute", "kv", "blend", "engine", "docs"}},
-    {"app", {"base", "model", "compute", "kv", "blend", "engine", "docs", "session"}},
+    {"eval", {"base", "model", "compute", "kv", "blend", "engine", "docs", "session"}},
+    {"app", {"base", "model", "compute", "kv", "blend", "engine", "docs", "session", "eval"}},
 };
 
 // Third-party headers and the files at which they stop (third_party/*.cmake says why).

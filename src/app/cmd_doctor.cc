@@ -1,11 +1,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "app/commands.h"
 #include "app/json.h"
 #include "app/store_options.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "compute/ops_registry.h"
@@ -19,16 +19,6 @@ struct Check {
   std::string detail;
   std::string hint;  // what to do when it is not ok
 };
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos) return std::string(trim(std::string_view(line).substr(colon + 1)));
-  }
-  return "unknown processor";
-}
 
 Check check_machine(const CommonOptions& common) {
   const size_t threads = common.threads > 0 ? common.threads : ThreadPool::usable_processors();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <map>
 
 #include "app/commands.h"
 #include "app/json.h"
@@ -71,16 +70,6 @@ uint64_t parameter_count(const GgufFile& file) {
   return n;
 }
 
-// Type of most of the tensors' bytes.
-std::string main_type(const GgufFile& file) {
-  std::map<std::string, uint64_t> bytes;
-  for (const auto& t : file.tensors())
-    bytes[t.readable ? dtype_info(t.view.dtype).name : "type " + std::to_string(t.raw_type)] += t.view.n_bytes;
-  const auto most =
-      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == bytes.end() ? "" : most->first;
-}
-
 void describe_config(const ModelConfig& c, Json& out) {
   out["layers"] = c.n_layers;
   out["heads"] = c.n_heads;
@@ -114,7 +103,7 @@ Json describe_model(const std::string& path) {
   out["bytes"] = file.file().bytes().size();
   out["tensors"] = file.tensors().size();
   out["parameters"] = parameter_count(file);
-  out["type"] = main_type(file);
+  out["type"] = main_type_name(file);
   std::string reason = unsupported_reason(file);
   try {
     describe_config(read_model_config(file), out);

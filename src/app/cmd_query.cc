@@ -68,8 +68,15 @@ Json answer_json(const Answer& a, LoadedModel& model) {
                     {"ttft_ms", rounded(t.ttft_ms, 3)},
                     {"decode_tokens", t.decode_tokens},
                     {"decode_tokens_per_second", rounded(t.decode_tokens_per_second, 2)},
+                    {"prepare_ms", rounded(t.prepare_ms, 3)},
                     {"load_wait_ms", rounded(t.load_wait_ms, 3)},
-                    {"probe_ms", rounded(t.probe_ms, 3)}};
+                    {"probe_ms", rounded(t.probe_ms, 3)},
+                    {"select_ms", rounded(t.select_ms, 3)},
+                    {"recompute_ms", rounded(t.recompute_ms, 3)},
+                    {"first_token_ms", rounded(t.first_token_ms, 3)},
+                    {"kv_read_ms", rounded(t.kv_read_ms, 3)},
+                    {"kv_unpack_ms", rounded(t.kv_unpack_ms, 3)},
+                    {"kv_place_ms", rounded(t.kv_place_ms, 3)}};
   if (t.precompute_ms > 0) out["timings"]["precompute_ms"] = rounded(t.precompute_ms, 3);
   if (a.verify) {
     // Unrounded: agreement is to be checked against bounds far below any fixed number of decimals.

@@ -1,4 +1,5 @@
 // Completion scripts, written from the description of the flags, so that they cannot fall behind the program.
+#include <algorithm>
 #include <map>
 
 #include "app/command_doc.h"
@@ -35,7 +36,8 @@ bool lower_case(const std::string& s) {
 
 // From the way values are written in help: "auto|cpu" is a choice, FILE and DIR are names on the disk.
 ValueCompletion completion_of(const std::string& value) {
-  if (value.find("FILE") != std::string::npos || value == "PATH") return {Completes::kFiles, {}};
+  if (value.find("FILE") != std::string::npos || value == "PATH" || value == "LLAMA_BENCH")
+    return {Completes::kFiles, {}};
   if (value == "DIR") return {Completes::kFolders, {}};
   if (value.find('|') != std::string::npos && lower_case(value)) return {Completes::kWords, split(value, '|')};
   return {};
@@ -64,13 +66,24 @@ void all_commands(const CommandDoc& command, std::vector<const CommandDoc*>& out
   for (const auto& s : command.subcommands) all_commands(s, out);
 }
 
-// Value completion by flag name. One flag means the same wherever it occurs.
+// Value completion, by a shell's pattern of "COMMAND FLAG": a flag mostly means the same wherever it occurs, *" FLAG";
+// one that does not has a pattern for each of its commands.
 std::map<std::string, ValueCompletion> flag_values(const std::vector<const CommandDoc*>& commands) {
-  std::map<std::string, ValueCompletion> out;
+  std::map<std::string, std::map<std::string, ValueCompletion>> by_flag;  // flag -> command -> completion
   for (const auto* command : commands) {
     for (const auto& option : command->options) {
       if (option.positional || option.value.empty()) continue;
-      for (const auto& name : option.names) out[name] = completion_of(option.value);
+      for (const auto& name : option.names) by_flag[name][joined(command->path, " ")] = completion_of(option.value);
+    }
+  }
+  std::map<std::string, ValueCompletion> out;
+  for (const auto& [flag, by_command] : by_flag) {
+    const ValueCompletion& first = by_command.begin()->second;
+    const bool same = std::all_of(by_command.begin(), by_command.end(), [&](const auto& c) {
+      return c.second.kind == first.kind && c.second.words == first.words;
+    });
+    for (const auto& [command, value] : by_command) {
+      out[same ? "*\" " + flag + "\"" : "\"" + command + " " + flag + "\""] = value;
     }
   }
   return out;
@@ -123,7 +136,7 @@ std::string bash_script(const CommandDoc& program, const std::vector<const Comma
       ") at=\"$at ${COMP_WORDS[i]}\" ;;\n"
       "    esac\n"
       "  done\n"
-      "  case \"$prev\" in\n";
+      "  case \"$at $prev\" in\n";
   for (const auto& [name, value] : flag_values(commands)) {
     out += "    " + name + ") ";
     switch (value.kind) {
@@ -178,7 +191,7 @@ std::string zsh_script(const CommandDoc& program, const std::vector<const Comman
       ") at=\"$at ${words[i]}\" ;;\n"
       "    esac\n"
       "  done\n"
-      "  case \"${words[CURRENT-1]}\" in\n";
+      "  case \"$at ${words[CURRENT-1]}\" in\n";
   for (const auto& [name, value] : flag_values(commands)) {
     out += "    (" + name + ") ";
     switch (value.kind) {

@@ -9,6 +9,7 @@
 namespace cento {
 namespace {
 
+constexpr uint64_t kBenchTokensMax = 1u << 24;  // above any context; the model's own is checked when it is known
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void add_run_options(CommandBuilder& b, RunOptions& run) {
@@ -41,6 +42,7 @@ Grammar::Grammar() {
   add_query(program);
   add_cache(program);
   add_model(program);
+  add_bench(program);
   add_small_ones(program);
 }
 
@@ -201,6 +203,22 @@ void Grammar::add_model(CommandBuilder& program) {
       b.subcommand("tokenize", "text as the model's tokens", "", "cento model tokenize \"two words\"");
   tokenize.positional("TEXT", "the text; - or nothing: from stdin", false, to_text(model.text));
   tokenize.flag("--special", "read names of control tokens in the text as these tokens", model.specials);
+}
+
+void Grammar::add_bench(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand(
+      "bench", "measure the speed of a model on this machine",
+      "Prefill and decode in tokens a second, time to first token of full, prefix, reuse and blend, and of a resumed\n"
+      "conversation. With --against also llama.cpp's, on the same file with as many threads.",
+      "cento bench\n"
+      "cento bench --prompt 2048 --repeat 5 --json | jq .ttft\n"
+      "cento bench --against ~/llama.cpp/build/bin/llama-bench");
+  SpeedOptions& o = bench.speed;
+  b.value("--prompt", "N", "tokens of a prompt", "512", to_number(o.prompt_tokens, 1, kBenchTokensMax));
+  b.value("--decode", "N", "tokens of an answer", "64", to_number(o.decode_tokens, 1, kBenchTokensMax));
+  b.value("--repeat", "N", "runs of each kind, after one that does not count", "10", to_number(o.repeat, 1, 1000));
+  b.value("--against", "LLAMA_BENCH", "llama.cpp's llama-bench, to be run too", "", to_text(bench.peer));
+  add_run_options(b, bench.run);
 }
 
 void Grammar::add_small_ones(CommandBuilder& program) {

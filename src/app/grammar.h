@@ -25,6 +25,7 @@ struct Grammar {
   QueryCommand query;
   CacheCommand cache;
   ModelCommand model;
+  BenchCommand bench;
   CompletionCommand completion;
   HelpCommand help;
 
@@ -35,6 +36,7 @@ struct Grammar {
   void add_query(CommandBuilder& program);
   void add_cache(CommandBuilder& program);
   void add_model(CommandBuilder& program);
+  void add_bench(CommandBuilder& program);
   void add_small_ones(CommandBuilder& program);
 };
 

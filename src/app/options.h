@@ -12,6 +12,7 @@
 #include "app/command_doc.h"
 #include "compute/ops.h"
 #include "docs/indexer.h"
+#include "eval/speed.h"
 #include "session/answer.h"
 #include "session/precompute.h"
 
@@ -70,6 +71,12 @@ struct ModelCommand {
   bool specials = false;
 };
 
+struct BenchCommand {
+  SpeedOptions speed;
+  std::string peer;  // llama-bench; "": none
+  RunOptions run;
+};
+
 struct ConfigCommand {};
 struct DoctorCommand {};
 struct CompletionCommand {
@@ -91,8 +98,8 @@ const char* setting_from_name(Setting::From from);
 
 struct Options {
   CommonOptions common;
-  std::variant<IndexCommand, PrecomputeCommand, QueryCommand, CacheCommand, ModelCommand, ConfigCommand, DoctorCommand,
-               CompletionCommand, HelpCommand>
+  std::variant<IndexCommand, PrecomputeCommand, QueryCommand, CacheCommand, ModelCommand, BenchCommand, ConfigCommand,
+               DoctorCommand, CompletionCommand, HelpCommand>
       command;
   std::vector<Setting> settings;  // all of them, in the order of --help
   std::string config_file;        // that was read, or would be

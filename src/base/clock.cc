@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <ctime>
+
 namespace cento {
 namespace {
 
@@ -20,6 +22,12 @@ class SystemClock final : public Clock {
 const Clock& Clock::system() {
   static const SystemClock clock;
   return clock;
+}
+
+double thread_cpu_ms() {
+  timespec t{};
+  if (::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) != 0) return 0;
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) / 1e6;
 }
 
 }  // namespace cento

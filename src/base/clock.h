@@ -14,6 +14,10 @@ class Clock {
   static const Clock& system();
 };
 
+// Processor time that the calling thread has used so far, in milliseconds: unlike a stopwatch it stands still while
+// other threads have the processor or a disk is waited for.
+double thread_cpu_ms();
+
 // Milliseconds since construction or the last restart, on the monotonic clock.
 class Stopwatch {
  public:

@@ -56,18 +56,27 @@ class Loader {
     if (placed_ <= layer && !failure_ && !error_) {
       const Stopwatch watch;
       changed_.wait(lock, [&] { return placed_ > layer || failure_ || error_; });
-      wait_ms_ += watch.ms();
+      wait_ms_ += watch.ms();  // of the computing thread alone
     }
     if (error_) std::rethrow_exception(error_);
     if (failure_) throw LoadFailed{*failure_};
   }
+
+  // What the computing thread has waited so far; for that thread.
+  double wait_ms() const { return wait_ms_; }
 
   // After the last wait.
   void account(PipelineReport& report) {
     const std::lock_guard lock(mutex_);
     report.load_ms = load_ms_;
     report.load_wait_ms = wait_ms_;
-    for (const Job& job : jobs_) report.bytes_loaded += plan_->segments[job.segment].kv->bytes_read();
+    report.place_ms = place_ms_;
+    for (const Job& job : jobs_) {
+      const KvReader& kv = *plan_->segments[job.segment].kv;
+      report.bytes_loaded += kv.bytes_read();
+      report.read_ms += kv.cost().read_ms;
+      report.unpack_ms += kv.cost().unpack_ms;
+    }
   }
 
  private:
@@ -91,6 +100,7 @@ class Loader {
       const std::lock_guard lock(mutex_);
       placed_ = layer + 1;
       load_ms_ = watch.ms();
+      place_ms_ = place_cpu_ms_;
       changed_.notify_all();
     }
   }
@@ -107,7 +117,9 @@ class Loader {
         changed_.notify_all();
         return false;
       }
+      const double from = thread_cpu_ms();
       runner_->place(layer, k, v, job.pos);
+      place_cpu_ms_ += thread_cpu_ms() - from;
       return true;
     } catch (...) {  // handed over to the computing thread
       const std::lock_guard lock(mutex_);
@@ -126,7 +138,8 @@ class Loader {
   std::optional<SegmentFailure> failure_;
   std::exception_ptr error_;
   bool cancelled_ = false;
-  double load_ms_ = 0, wait_ms_ = 0;
+  double load_ms_ = 0, place_ms_ = 0, wait_ms_ = 0;
+  double place_cpu_ms_ = 0;  // of the loader's thread alone; place_ms_ is its value after the last whole layer
   std::thread thread_;
 };
 
@@ -189,6 +202,22 @@ class Run {
   }
 
  private:
+  // Adds its lifetime to a stage of the report, less what is waiting for the loader or other stages within it.
+  class Working {
+   public:
+    Working(Run& run, double& stage) : run_(run), stage_(stage), others_ms_(run.others_ms()) {}
+    ~Working() { stage_ += watch_.ms() - (run_.others_ms() - others_ms_); }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+
+   private:
+    Run& run_;
+    double& stage_;
+    const double others_ms_;
+    const Stopwatch watch_;
+  };
+  double others_ms() const { return loader_->wait_ms() + report_.select_ms + report_.logits_ms; }
+
   void poll() const {
     if (options_.stop && options_.stop()) throw Stopped{};
   }
@@ -212,7 +241,7 @@ class Run {
   // The rows through all layers, a slice at a time: rows of a later slice stand behind those of an earlier one, so no
   // row misses anything that it may see.
   void pass(std::span<const int32_t> rows) {
-    const Stopwatch watch;
+    const Working working(*this, report_.compute_ms);
     for (size_t from = 0; from < rows.size(); from += options_.slice_rows) {
       const auto slice = rows.subspan(from, std::min(options_.slice_rows, rows.size() - from));
       runner_.begin(ids_at(slice), slice);
@@ -221,18 +250,27 @@ class Run {
         loader_->wait(layer);
         runner_.project(layer);
         capture(layer, slice);
-        runner_.finish(layer, {}, 0);
+        finish(layer, slice);
         charge(slice.size());
       }
       collect_logits(slice);
     }
-    report_.compute_ms += watch.ms();
   }
 
   // The fresh rows over the stored KV; what the question (the last segment) attends to, averaged over the layers, ranks
   // the chunks' rows.
   std::vector<int32_t> select_by_question(size_t budget) {
+    const std::vector<std::vector<float>> mass = probe();
     const Stopwatch watch;
+    const std::vector<float> scores = question_scores(mass);
+    std::vector<int32_t> chosen = select_top(smooth_within(scores, chunk_lengths_, options_.blend.smooth), budget);
+    report_.select_ms = watch.ms();
+    return chosen;
+  }
+
+  // [layers probed][slots before the question]: the most that any row of the question, in any head, gives a slot.
+  std::vector<std::vector<float>> probe() {
+    const Working working(*this, report_.probe_ms);
     const auto depth = static_cast<uint32_t>(
         std::clamp(std::ceil(options_.blend.probe_depth * n_layers_), 1.0, static_cast<double>(n_layers_)));
     std::vector<std::vector<float>> mass(depth, std::vector<float>(question_start_, 0.0f));
@@ -255,12 +293,7 @@ class Run {
         charge(slice.size());
       }
     }
-    report_.probe_ms = watch.ms();
-    const Stopwatch select_watch;
-    const std::vector<float> scores = question_scores(mass);
-    std::vector<int32_t> chosen = select_top(smooth_within(scores, chunk_lengths_, options_.blend.smooth), budget);
-    report_.select_ms = select_watch.ms();
-    return chosen;
+    return mass;
   }
 
   // [chunk rows]: mean over the layers of a row's share of the question's attention on what is not fresh.
@@ -286,7 +319,7 @@ class Run {
   // All chunk rows up to the check layer; there those whose fresh K, V are farthest from the stored ones go on. One
   // slice: the choice needs every row's deviation before any row may go on.
   std::vector<int32_t> pass_by_deviation(size_t budget) {
-    const Stopwatch watch;
+    const Working working(*this, report_.compute_ms);
     std::vector<int32_t> rows(chunk_rows_.size() + fresh_.size());
     std::merge(chunk_rows_.begin(), chunk_rows_.end(), fresh_.begin(), fresh_.end(), rows.begin());
     const uint32_t check = std::min(options_.blend.check_layer, n_layers_ - 1);
@@ -308,14 +341,14 @@ class Run {
         runner_.keep(indices);
         rows = kept;
       }
-      runner_.finish(layer, {}, 0);
+      finish(layer, rows);
     }
     collect_logits(rows);
-    report_.compute_ms += watch.ms();
     return chosen;
   }
 
   std::vector<int32_t> select_by_deviation(uint32_t layer, std::span<const int32_t> rows, size_t budget) {
+    const Stopwatch watch;
     std::vector<float> k_dev(rows.size()), v_dev(rows.size());
     runner_.deviation(layer, k_dev, v_dev);
     std::vector<float> k_chunk, v_chunk;
@@ -336,7 +369,9 @@ class Run {
       scores[i] =
           static_cast<float>(k_scale * static_cast<double>(k_chunk[i]) + v_scale * static_cast<double>(v_chunk[i]));
     }
-    return select_top(scores, budget);
+    std::vector<int32_t> chosen = select_top(scores, budget);
+    report_.select_ms += watch.ms();
+    return chosen;
   }
 
   void capture(uint32_t layer, std::span<const int32_t> slice) {
@@ -353,12 +388,29 @@ class Run {
                   options_.capture->v(layer).subspan(offset, n_bytes));
   }
 
+  // Index of the first of these rows whose logits are wanted; their number if none are.
+  size_t first_wanted(std::span<const int32_t> rows) const {
+    const auto position = static_cast<int32_t>(ids_.size() - std::min(options_.logits_rows, ids_.size()));
+    return static_cast<size_t>(std::lower_bound(rows.begin(), rows.end(), position) - rows.begin());
+  }
+
+  // In the last layer the other rows are there for their K and V only.
+  void finish(uint32_t layer, std::span<const int32_t> rows) {
+    if (layer + 1 == n_layers_) {
+      runner_.finish_last(layer, first_wanted(rows));
+    } else {
+      runner_.finish(layer, {}, 0);
+    }
+  }
+
+  // After the last layer, which has left only these rows in the pass.
   void collect_logits(std::span<const int32_t> rows) {
-    const auto first_wanted = static_cast<int32_t>(ids_.size() - std::min(options_.logits_rows, ids_.size()));
-    const auto begin = static_cast<size_t>(std::lower_bound(rows.begin(), rows.end(), first_wanted) - rows.begin());
-    if (begin == rows.size()) return;
-    const std::vector<float> part = runner_.logits(begin, rows.size() - begin);
+    const size_t n = rows.size() - first_wanted(rows);
+    if (n == 0) return;
+    const Stopwatch watch;
+    const std::vector<float> part = runner_.logits(0, n);
     report_.logits.insert(report_.logits.end(), part.begin(), part.end());
+    report_.logits_ms += watch.ms();
   }
 
   void charge(size_t rows) { row_layers_ += rows; }

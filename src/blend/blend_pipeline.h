@@ -33,9 +33,15 @@ struct PipelineReport {
   double charged = 0;               // rows x layers computed, probe included, over all rows x layers
   std::vector<int32_t> recomputed;  // positions of chunk rows that were recomputed in at least one layer
   uint64_t bytes_loaded = 0;
-  double load_ms = 0;       // time of the loader: reading, checking, unpacking, placing
-  double load_wait_ms = 0;  // part of it for which computing had to wait
-  double probe_ms = 0, select_ms = 0, compute_ms = 0;
+  // The loader's side, beside the computing: from its start to its end; of that waiting for the files' bytes, and the
+  // processor time of checksums and decompression and of rotating and placing.
+  double load_ms = 0, read_ms = 0, unpack_ms = 0, place_ms = 0;
+  // The computing side, one behind the other. load_wait_ms is what loading cost in spite of running beside it; it is
+  // part of none of the others.
+  double reserve_ms = 0;  // room in the live KV (set by the engine)
+  double load_wait_ms = 0, probe_ms = 0, select_ms = 0;
+  double compute_ms = 0;  // selected and fresh rows through the layers
+  double logits_ms = 0;
   bool stopped = false;
 };
 

@@ -11,7 +11,8 @@
 
 namespace cento {
 
-// One pass: begin, then for each layer in order project [deviation, keep] finish, then logits. Rows are always in
+// One pass: begin, then for each layer in order project [deviation, keep] finish, then logits; in the last layer
+// finish_last may take the place of finish. Rows are always in
 // ascending position; a row's slot in the live KV is its position. Throws Error; a pass that threw is begun anew.
 class LayerRunner {
  public:
@@ -31,6 +32,9 @@ class LayerRunner {
   // pos[r] (within its window), so all of them must hold KV by now. If key_mass is not empty: key_mass[j] = max over
   // the rows from `mass_from` on, and all heads, of the attention probability of slot j, for j < key_mass.size().
   virtual void finish(uint32_t layer, std::span<float> key_mass, size_t mass_from) = 0;
+  // The last layer, whose output is wanted of the rows from `first` on only: puts the K and V of all current rows into
+  // the live KV, then goes on with [first, rows), from which logits count. first <= rows.
+  virtual void finish_last(uint32_t layer, size_t first) = 0;
   // K (not rotated) and V of rows [first, first + n) as project computed them; after project, before keep or finish.
   virtual void fetch(uint32_t layer, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) = 0;
   // Logits [n, V] of the current rows [first, first + n), after the last layer's finish.

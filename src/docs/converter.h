@@ -1,10 +1,10 @@
 // Runs the command a person named for a file format and takes what it prints as the document's text.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/process.h"
 #include "base/result.h"
 
 namespace cento {
@@ -13,10 +13,7 @@ namespace cento {
 // is (not inside '...'). Nothing else is special; there is no shell. Error(kUsage) for an open quote or no word.
 Result<std::vector<std::string>> split_command(const std::string& command);
 
-struct ConverterLimits {
-  int64_t time_ms = 120'000;
-  uint64_t output_bytes = 64ull << 20;
-};
+using ConverterLimits = ProcessLimits;
 
 // `command` as above; "{}" in a word becomes `path` (absolute), which is added at the end if no word has it. Standard
 // input is empty. Error(kInput), with the first line of what went to standard error, for: a command that is not there,

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace cento {
 namespace {
@@ -39,10 +40,13 @@ std::variant<PipelineReport, SegmentFailure> Engine::prefill(PromptPlan& plan, c
   const std::vector<int32_t> ids = plan.ids();
   CHECK(resident_prefix(ids) >= resident);
   truncate(resident);
+  const Stopwatch watch;
   forward_.reserve(n + reserve, resident);
+  const double reserve_ms = watch.ms();
   auto outcome = run_plan(plan, forward_, options);
-  const auto* report = std::get_if<PipelineReport>(&outcome);
+  auto* report = std::get_if<PipelineReport>(&outcome);
   if (report == nullptr || report->stopped) return outcome;
+  report->reserve_ms = reserve_ms;
   ids_ = ids;
   n_exact_ = 0;
   for (const Segment& s : plan.segments) {
@@ -65,16 +69,21 @@ std::vector<float> Engine::extend(std::span<const int32_t> ids, bool all_logits)
     std::vector<int32_t> pos(slice.size());
     std::iota(pos.begin(), pos.end(), static_cast<int32_t>(start + from));
     truncate(start + from);
+    const bool last = from + slice.size() == ids.size();
+    const size_t n_logits = all_logits ? slice.size() : last ? 1 : 0;
+    const uint32_t n_layers = forward_.shape().n_layers;
     forward_.begin(slice, pos);
-    for (uint32_t layer = 0; layer < forward_.shape().n_layers; ++layer) {
+    for (uint32_t layer = 0; layer < n_layers; ++layer) {
       forward_.project(layer);
-      forward_.finish(layer, {}, 0);
+      if (layer + 1 < n_layers) {
+        forward_.finish(layer, {}, 0);
+      } else {
+        forward_.finish_last(layer, slice.size() - n_logits);
+      }
     }
-    if (all_logits) {
-      const std::vector<float> part = forward_.logits(0, slice.size());
+    if (n_logits > 0) {
+      const std::vector<float> part = forward_.logits(0, n_logits);
       logits.insert(logits.end(), part.begin(), part.end());
-    } else if (from + slice.size() == ids.size()) {
-      logits = forward_.logits(slice.size() - 1, 1);
     }
     const bool exact = n_exact_ == ids_.size();
     ids_.insert(ids_.end(), slice.begin(), slice.end());

@@ -1,6 +1,7 @@
 #include "engine/forward.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "compute/rope_table.h"
@@ -202,11 +203,32 @@ void Forward::finish(uint32_t layer, std::span<float> key_mass, size_t mass_from
   if (t_ == 0) return;
   CHECK(mass_from <= t_);
   const PackedLayer& w = model_.layers()[layer];
-  ops_.kv_place(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_, rope(layer),
-                            live_.layer(layer)});
+  place_current(layer);
   attend(layer, key_mass, mass_from);
   mix_attention(w);
   feed_forward(w);
+}
+
+void Forward::finish_last(uint32_t layer, size_t first) {
+  CHECK(first <= t_);
+  if (first == 0) {
+    finish(layer, {}, 0);
+    return;
+  }
+  place_current(layer);
+  std::vector<int32_t> rest(t_ - first);
+  std::iota(rest.begin(), rest.end(), static_cast<int32_t>(first));
+  keep(rest);
+  if (t_ == 0) return;
+  const PackedLayer& w = model_.layers()[layer];
+  attend(layer, {}, 0);
+  mix_attention(w);
+  feed_forward(w);
+}
+
+void Forward::place_current(uint32_t layer) {
+  ops_.kv_place(context(), {k_cast_.as<std::byte>(), v_cast_.as<std::byte>(), pos_dev_.as<int32_t>(), t_, rope(layer),
+                            live_.layer(layer)});
 }
 
 void Forward::fetch(uint32_t, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) {

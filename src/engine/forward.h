@@ -30,6 +30,7 @@ class Forward final : public LayerRunner {
   void deviation(uint32_t layer, std::span<float> k_dev, std::span<float> v_dev) override;
   void keep(std::span<const int32_t> rows) override;
   void finish(uint32_t layer, std::span<float> key_mass, size_t mass_from) override;
+  void finish_last(uint32_t layer, size_t first) override;
   void fetch(uint32_t layer, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) override;
   std::vector<float> logits(size_t first, size_t n) override;
   void place(uint32_t layer, std::span<const std::byte> k, std::span<const std::byte> v,
@@ -38,6 +39,7 @@ class Forward final : public LayerRunner {
  private:
   ExecContext context() const { return {&model_.pool()}; }
   RopeTable rope(uint32_t layer) const;
+  void place_current(uint32_t layer);
   void attend(uint32_t layer, std::span<float> key_mass, size_t mass_from);
   void mix_attention(const PackedLayer& w);
   void feed_forward(const PackedLayer& w);

@@ -1,6 +1,7 @@
 #include "kv/blob_reader.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace cento {
 
@@ -22,12 +23,16 @@ Status BlobReader::read_frame(uint32_t layer, const char* side, const BlobFrame&
   if (direct && frame.stored_bytes != frame.raw_bytes) return error(Code::kInput, "frame has the wrong length");
   if (!direct) stored_.resize(frame.stored_bytes);
   const std::span<std::byte> stored = direct ? out : std::span(stored_);
+  const Stopwatch watch;
   if (auto s = file_->read_at(frame.offset, stored); !s) return s;
+  cost_.read_ms += watch.ms();
   bytes_read_ += stored.size();
-  if (crc32c(stored) != frame.crc) return error(Code::kInput, "checksum mismatch");
-  if (direct) return Status::done();
-  if (auto s = codec_.decode(codec, header_.shape.type, stored, out); !s)
-    return error(s.error().code(), s.error().message());
+  const double from = thread_cpu_ms();
+  const bool intact = crc32c(stored) == frame.crc;
+  const Status unpacked = intact && !direct ? codec_.decode(codec, header_.shape.type, stored, out) : Status::done();
+  cost_.unpack_ms += thread_cpu_ms() - from;
+  if (!intact) return error(Code::kInput, "checksum mismatch");
+  if (!unpacked.ok()) return error(unpacked.error().code(), unpacked.error().message());
   return Status::done();
 }
 

@@ -21,6 +21,7 @@ class BlobReader final : public KvReader {
   const Hash& key() const override { return header_.key; }
   Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override;
   uint64_t bytes_read() const override { return bytes_read_; }
+  Cost cost() const override { return cost_; }
   const BlobHeader& header() const { return header_; }
 
  private:
@@ -30,6 +31,7 @@ class BlobReader final : public KvReader {
   BlobHeader header_;
   std::string path_;
   uint64_t bytes_read_;
+  Cost cost_;
   FrameCodec codec_;
   std::vector<std::byte> stored_;
 };

@@ -45,6 +45,13 @@ class KvReader {
   // Fills k and v, each shape.side_bytes(n_tokens) long; on an error their content is unspecified and must not be used.
   virtual Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) = 0;
   virtual uint64_t bytes_read() const = 0;
+
+  // What read_layer has cost so far. Zero for KV that is in memory already.
+  struct Cost {
+    double read_ms = 0;    // waiting for the file's bytes
+    double unpack_ms = 0;  // processor time: checksums and decompression
+  };
+  virtual Cost cost() const { return {}; }
 };
 
 class KvStore {

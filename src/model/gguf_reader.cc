@@ -431,4 +431,13 @@ std::optional<std::vector<int64_t>> GgufFile::integers(std::string_view key) con
   return out;
 }
 
+std::string main_type_name(const GgufFile& file) {
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& t : file.tensors())
+    bytes[t.readable ? dtype_info(t.view.dtype).name : "type " + std::to_string(t.raw_type)] += t.view.n_bytes;
+  const auto most =
+      std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? "" : most->first;
+}
+
 }  // namespace cento

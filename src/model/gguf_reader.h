@@ -65,4 +65,7 @@ class GgufFile {
   std::map<std::string, size_t, std::less<>> by_name_;
 };
 
+// Name of the type that most of the tensors' bytes have, "Q4_1"; "" for a file without tensors.
+std::string main_type_name(const GgufFile& file);
+
 }  // namespace cento

@@ -141,13 +141,13 @@ struct Answerer::Impl {
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
                                Answer& answer);
   PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
-  void fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt,
-                          Answer& answer);
+  bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
+                          Prompt& prompt, Answer& answer);
   void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache);
   PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
   void take_back(PromptPlan& plan, Prompt& prompt);
   PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
-                         Answer& answer);
+                         std::optional<KvBlock>& prefix_block, Answer& answer);
   void respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
                const AskHooks& hooks, const Stopwatch& since_question, double excluded_ms, Answer& answer);
   std::vector<int32_t> decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks,
@@ -290,14 +290,18 @@ Answer Answerer::Impl::ask_prompt(const PromptFile& file, const AskOptions& opti
   prompt.store_allowed = file.keep;
   const bool wanted = options.prefill == PrefillMode::kReuse || options.prefill == PrefillMode::kBlend ||
                       options.prefill == PrefillMode::kAuto;
-  fill_prompt_chunks(layout, file, wanted, prompt, answer);
+  if (!fill_prompt_chunks(layout, file, wanted, hooks, prompt, answer)) {
+    answer.finish_reason = "interrupted";
+    return answer;
+  }
   const double excluded_ms = answer.timings.precompute_ms;
   respond(prompt, file.answer, options, hooks, watch, excluded_ms, answer);
   return answer;
 }
 
-void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, Prompt& prompt,
-                                        Answer& answer) {
+// False: stopped while KV was computed.
+bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted,
+                                        const AskHooks& hooks, Prompt& prompt, Answer& answer) {
   std::vector<std::vector<int32_t>> passages;
   for (const std::string& text : file.stand_in) passages.push_back(layout.chunk(text));
   std::vector<int32_t> context = layout.prefix();
@@ -316,7 +320,8 @@ void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
       }
       if (chunk.kv == nullptr) {
         const Stopwatch watch;
-        auto computed = compute_kv(engine, context, chunk.ids, {});
+        auto computed = compute_kv(engine, context, chunk.ids, hooks.stop);
+        if (!computed) return false;
         if (file.keep && may_write()) {
           std::move(store->put(identity, computed->block, KvCodec::kLossless, std::nullopt)).or_throw();
           if (auto reader = store->open(identity); reader.ok()) chunk.kv = std::move(reader).value();
@@ -331,6 +336,7 @@ void Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
     prompt.chunks.push_back(std::move(chunk));
   }
   engine.truncate(0);  // what precomputing left there is no part of the measured prefill
+  return true;
 }
 
 void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache) {
@@ -389,23 +395,28 @@ void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
   for (size_t i = 0; i < prompt.chunks.size(); ++i) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
 }
 
+// `prefix_block` takes the KV of the fixed prefix if it was computed here and is to be stored.
 PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
-                                       Answer& answer) {
+                                       std::optional<KvBlock>& prefix_block, Answer& answer) {
   for (;;) {
+    const Stopwatch prepare_watch;
     choose_mode(prompt, options, answer.cache);
     PromptPlan plan = make_plan(prompt, answer.cache);
     PipelineOptions run;
     run.blend = options.blend;
     if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
     run.stop = hooks.stop;
-    std::optional<KvBlock> prefix_block;
+    prefix_block.reset();
     if (plan.segments[0].from == SegmentFrom::kFresh && answer.cache.mode != PrefillMode::kFull &&
         prompt.store_allowed && may_write()) {
       prefix_block.emplace(engine.shape(), prompt.prefix.size());
       run.capture = &*prefix_block;
     }
+    answer.timings.prepare_ms += prepare_watch.ms();
+    const Stopwatch run_watch;
     auto outcome = engine.prefill(plan, run, reserve);
     if (auto* failure = std::get_if<SegmentFailure>(&outcome)) {
+      answer.timings.load_wait_ms += run_watch.ms();  // for nothing
       const Segment& failed = plan.segments[failure->segment];
       const std::string reason = failure->error.message();
       log_warning("stored KV of " + failed.label + " is not used: " + reason);
@@ -423,9 +434,7 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
       }
       continue;
     }
-    PipelineReport report = std::get<PipelineReport>(std::move(outcome));
-    if (prefix_block && !report.stopped) store_prefix(prompt, *prefix_block);
-    return report;
+    return std::get<PipelineReport>(std::move(outcome));
   }
 }
 
@@ -441,9 +450,14 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
                              Answer& answer) {
   std::vector<int32_t> given_ids;
   if (given) given_ids = model.tokenizer().encode(*given, false);
+  Timings& t = answer.timings;
+  t.prepare_ms = std::max(0.0, since_question.ms() - excluded_ms - t.retrieve_ms);
   const Stopwatch prefill_watch;
-  PipelineReport report = prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, answer);
-  answer.timings.prefill_ms = prefill_watch.ms();
+  std::optional<KvBlock> prefix_block;
+  PipelineReport report =
+      prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, prefix_block, answer);
+  t.prefill_ms = prefill_watch.ms();
+  const double prefilled_ms = since_question.ms() - excluded_ms;
   answer.prompt_tokens = prompt.n_tokens();
   CacheReport& cache = answer.cache;
   cache.total = report.n_total;
@@ -459,9 +473,15 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
     cache.ratio = rankable == 0 ? 0 : static_cast<double>(report.n_recomputed) / static_cast<double>(rankable);
   }
   for (const PromptChunk& chunk : prompt.chunks) cache.chunks.push_back(chunk.report);
-  answer.timings.kv_load_ms = report.load_ms;
-  answer.timings.load_wait_ms = report.load_wait_ms;
-  answer.timings.probe_ms = report.probe_ms;
+  t.prepare_ms += report.reserve_ms;
+  t.kv_load_ms = report.load_ms;
+  t.kv_read_ms = report.read_ms;
+  t.kv_unpack_ms = report.unpack_ms;
+  t.kv_place_ms = report.place_ms;
+  t.load_wait_ms += report.load_wait_ms;
+  t.probe_ms = report.probe_ms;
+  t.select_ms = report.select_ms;
+  t.recompute_ms = report.compute_ms;
   if (report.stopped) {
     answer.finish_reason = "interrupted";
     return;
@@ -478,8 +498,11 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   } else {
     ids = decode(std::move(report.logits), options, hooks, answer, since_question, excluded_ms);
   }
+  t.first_token_ms = report.logits_ms + std::max(0.0, t.ttft_ms - prefilled_ms);
   answer.completion_tokens = ids.size();
   if (hooks.on_answered) hooks.on_answered(answer);
+  // Behind the answer, which needs not wait for the disk.
+  if (prefix_block) store_prefix(prompt, *prefix_block);
   if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
   if (!options.want_logits) {
     answer.logits.clear();

@@ -81,8 +81,15 @@ struct Timings {
   double load_model_ms = 0, retrieve_ms = 0, kv_load_ms = 0, prefill_ms = 0, ttft_ms = 0;
   size_t decode_tokens = 0;
   double decode_tokens_per_second = 0;
-  double precompute_ms = 0;               // of ask_prompt: computing chunk KV that was not stored; not part of ttft_ms
-  double load_wait_ms = 0, probe_ms = 0;  // parts of prefill_ms
+  double precompute_ms = 0;  // of ask_prompt: computing chunk KV that was not stored; not part of ttft_ms
+  // Where ttft_ms went, one stage behind the other: with retrieve_ms they make it up, but for rounding.
+  double prepare_ms = 0;    // tokenising, looking up and opening stored KV, room for it
+  double load_wait_ms = 0;  // the loader was behind: what of loading was not hidden
+  double probe_ms = 0, select_ms = 0;
+  double recompute_ms = 0;    // selected and new rows through the layers; without stored KV all rows
+  double first_token_ms = 0;  // logits and sampling
+  // The loader's thread, beside them: waiting for the files, and processor time; all within kv_load_ms.
+  double kv_read_ms = 0, kv_unpack_ms = 0, kv_place_ms = 0;
 };
 
 struct VerifyReport {

@@ -32,7 +32,7 @@ TEST_CASE("help: every subcommand has examples, fits 100 columns and lists its f
 
 TEST_CASE("help: what does not exist yet is not announced", "[app]") {
   const CommandDoc program = describe_program();
-  for (const char* name : {"chat", "serve", "eval", "bench"}) CHECK(find_command(program, {name}) == nullptr);
+  for (const char* name : {"chat", "serve", "eval"}) CHECK(find_command(program, {name}) == nullptr);
   CHECK(find_command(program, {"cache", "export"}) == nullptr);
   CHECK(find_command(program, {"model", "check"}) == nullptr);
   CHECK(find_command(program, {"cache", "rm"}) != nullptr);
@@ -60,6 +60,10 @@ TEST_CASE("completion: bash completes subcommands, flags and values", "[app]") {
   CHECK(completed("cento --json cache trim", "--max") == "--max-bytes\n");
   CHECK(completed("cento query --prefill", "b") == "blend\n");
   CHECK(completed("cento completion", "z") == "zsh\n");
+  // --prompt is a file of one command and a number of the other.
+  CHECK(completed("cento query --prompt", "/usr/bi") == "/usr/bin\n");
+  CHECK(completed("cento bench --prompt", "/usr/bi") == "\n");
+  CHECK(completed("cento bench --against", "/usr/bi") == "/usr/bin\n");
   CHECK_THAT(completed("cento help", ""), Catch::Contains("doctor"));
   CHECK_THAT(completed("cento index", "--"), Catch::Contains("--no-prune") && Catch::Contains("--store"));
 }

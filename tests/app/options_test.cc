@@ -126,6 +126,12 @@ TEST_CASE("options: the small subcommands", "[app]") {
   const auto m = w.command<ModelCommand>({"model", "tokenize", "--special", "two words"});
   CHECK((m.action == ModelCommand::Action::kTokenize && m.specials && m.text == "two words"));
   CHECK(w.command<ModelCommand>({"model", "show", "x.gguf"}).file == "x.gguf");
+  const auto b =
+      w.command<BenchCommand>(words("bench --prompt 1000 --decode 7 --repeat 3 --against lb --precision f32"));
+  CHECK((b.speed.prompt_tokens == 1000 && b.speed.decode_tokens == 7 && b.speed.repeat == 3 && b.peer == "lb"));
+  CHECK(b.run.precision == Precision::kF32);
+  const auto d = w.command<BenchCommand>({"bench"});
+  CHECK((d.speed.prompt_tokens == 512 && d.speed.decode_tokens == 64 && d.speed.repeat == 10 && d.peer.empty()));
   CHECK(w.command<CompletionCommand>({"completion", "fish"}).shell == "fish");
   CHECK(w.command<HelpCommand>({"help", "cache", "rm"}).topic == std::vector<std::string>{"cache", "rm"});
   CHECK(w.command<HelpCommand>({"help"}).topic.empty());
@@ -167,6 +173,10 @@ TEST_CASE("options: what cannot be understood is a usage error that names it", "
       {{"cache", "rm"}, "an ID is needed"},
       {{"cache", "trim"}, "--max-bytes is needed"},
       {{"model", "show"}, "a FILE is needed"},
+      {{"bench", "--prompt", "0"}, "--prompt: \"0\" is not a whole number"},
+      {{"bench", "--decode", "0"}, "--decode: \"0\" is not a whole number"},
+      {{"bench", "--repeat", "1001"}, "--repeat"},
+      {{"bench", "extra"}, "one word too many"},
       {{"completion"}, "a shell is needed"},
       {{"completion", "tcsh"}, "is not bash, zsh or fish"},
       {{"help", "nothing"}, "no subcommand \"nothing\""},

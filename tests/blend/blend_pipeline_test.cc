@@ -1,6 +1,8 @@
 #include "blend/blend_pipeline.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "support/fake_runner.h"
 
@@ -260,4 +262,72 @@ TEST_CASE("pipeline: logits of several last rows come in order", "[blend]") {
   REQUIRE(report.logits.size() == 3 * FakeRunner::kVocab);
   const std::vector<float> last(report.logits.end() - FakeRunner::kVocab, report.logits.end());
   CHECK(last == full_logits({kA}));
+}
+
+namespace {
+
+// Stored KV that takes its time over each layer, as a slow disk does.
+class SlowKv final : public KvReader {
+ public:
+  explicit SlowKv(std::unique_ptr<KvReader> kv) : kv_(std::move(kv)) {}
+  uint64_t n_tokens() const override { return kv_->n_tokens(); }
+  const KvShape& shape() const override { return kv_->shape(); }
+  const Hash& key() const override { return kv_->key(); }
+  Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kMs));
+    return kv_->read_layer(layer, k, v);
+  }
+  uint64_t bytes_read() const override { return 0; }
+  Cost cost() const override { return {7, 5}; }
+  static constexpr int kMs = 50;
+
+ private:
+  std::unique_ptr<KvReader> kv_;
+};
+
+}  // namespace
+
+TEST_CASE("pipeline: waiting for the loader is told apart from computing", "[blend]") {
+  for (const PolicyKind policy : {PolicyKind::kNone, PolicyKind::kQuery, PolicyKind::kDevKv}) {
+    CAPTURE(policy_name(policy));
+    PromptPlan plan = blend_plan({kA});
+    plan.segments[1].kv = std::make_unique<SlowKv>(std::move(plan.segments[1].kv));
+    FakeRunner runner(64);
+    const PipelineReport report = run_ok(std::move(plan), runner, with(policy, 0.4));
+    // Two layers of 50 ms each, less what the computing thread was late for: it computes a few rows of four numbers.
+    // Half of it is left for a machine that has much else to do.
+    CHECK(report.load_wait_ms > SlowKv::kMs);
+    CHECK(report.load_ms >= report.load_wait_ms * 0.9);
+    CHECK(report.probe_ms + report.select_ms + report.compute_ms + report.logits_ms < SlowKv::kMs);
+    CHECK(report.compute_ms >= 0);
+    CHECK(report.place_ms >= 0);
+    CHECK(report.read_ms == 7);
+    CHECK(report.unpack_ms == 5);
+    if (policy != PolicyKind::kQuery) CHECK(report.probe_ms == 0);
+    if (policy == PolicyKind::kNone) CHECK(report.select_ms == 0);
+  }
+}
+
+TEST_CASE("pipeline: stages that do not run take no time", "[blend]") {
+  FakeRunner runner(64);
+  const PipelineReport report = run_ok(fresh_plan(kPrefix, kA, kQuestion), runner, with(PolicyKind::kQuery));
+  CHECK(report.load_ms == 0);
+  CHECK(report.load_wait_ms == 0);
+  CHECK(report.read_ms + report.unpack_ms + report.place_ms == 0);
+  CHECK(report.probe_ms + report.select_ms == 0);
+}
+
+TEST_CASE("pipeline: logits of the last rows are the same whatever number of them is wanted", "[blend]") {
+  PipelineOptions options = with(PolicyKind::kQuery, 0.4);
+  options.slice_rows = 4;  // the rows wanted are spread over slices
+  options.logits_rows = kQuestion.size();
+  FakeRunner runner(64);
+  const std::vector<float> all = run_ok(blend_plan({kA, kB}), runner, options).logits;
+  REQUIRE(all.size() == kQuestion.size() * FakeRunner::kVocab);
+  for (size_t n = 0; n <= kQuestion.size(); ++n) {
+    options.logits_rows = n;
+    FakeRunner again(64);
+    const std::vector<float> some = run_ok(blend_plan({kA, kB}), again, options).logits;
+    CHECK(some == std::vector<float>(all.end() - static_cast<ptrdiff_t>(n * FakeRunner::kVocab), all.end()));
+  }
 }

@@ -40,8 +40,8 @@ TEST_CASE("cli: help and version work without a model, a store or a home", "[cli
   CHECK(version.status == 0);
   CHECK_THAT(version.out, Catch::StartsWith("cento "));
   const std::vector<std::vector<std::string>> topics = {{},         {"index"},       {"precompute"},    {"query"},
-                                                        {"cache"},  {"cache", "rm"}, {"model", "show"}, {"config"},
-                                                        {"doctor"}, {"completion"},  {"help"}};
+                                                        {"cache"},  {"cache", "rm"}, {"model", "show"}, {"bench"},
+                                                        {"config"}, {"doctor"},      {"completion"},    {"help"}};
   for (auto args : topics) {
     args.push_back("--help");
     const RunResult r = box.run(args);

@@ -79,6 +79,13 @@ class FakeRunner final : public LayerRunner {
     std::fill(key_mass.begin(), key_mass.end(), 0.0f);
     for (size_t r = 0; r < pos_.size(); ++r) attend(layer, r, r >= mass_from ? key_mass : std::span<float>());
   }
+  void finish_last(uint32_t layer, size_t first) override {
+    for (size_t r = 0; r < pos_.size(); ++r) put(layer, pos_[r], &k_[r * kDim], &v_[r * kDim]);
+    std::vector<int32_t> rest;
+    for (size_t r = first; r < pos_.size(); ++r) rest.push_back(static_cast<int32_t>(r));
+    keep(rest);
+    for (size_t r = 0; r < pos_.size(); ++r) attend(layer, r, {});
+  }
   void fetch(uint32_t, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) override {
     std::memcpy(k.data(), &k_[first * kDim], n * kDim * sizeof(float));
     std::memcpy(v.data(), &v_[first * kDim], n * kDim * sizeof(float));
