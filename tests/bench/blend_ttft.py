@@ -277,7 +277,7 @@ def main():
                             result["item"] = item["id"]
                             runs[mode, cache].append(result)
                             if log:
-                                log.write(json.dumps({"size": size, "mode": mode, "cache": cache, **result}) + "\n")
+                                log.write(json.dumps({"size": size, "mode": mode, "page_cache": cache, **result}) + "\n")
                         print(f"\r{size}, item {index + 1} of {arguments.items}, run {repeat} of {arguments.repeat} ", end="",
                               file=sys.stderr, flush=True)
                     if servers:
