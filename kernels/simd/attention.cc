@@ -32,9 +32,10 @@ namespace {
 
 constexpr size_t kTile = 64;          // keys
 constexpr size_t kRange = 4 * kTile;  // keys
-constexpr size_t kBlockVectors = 96;  // query vectors of a block, about: Q, O and a K and V tile fit in L2
-constexpr size_t kPad = 16;           // rows of Q, V and O scratch are padded to a multiple of this many floats
-constexpr float kMaxScore = 1e30F;    // of the running maximum: keeps infinity minus infinity out of the softmax
+// Query vectors of a block, about (up to half more where that saves a block): Q, O and a K and V tile fit in L2.
+constexpr size_t kBlockVectors = 96;
+constexpr size_t kPad = 16;         // rows of Q, V and O scratch are padded to a multiple of this many floats
+constexpr float kMaxScore = 1e30F;  // of the running maximum: keeps infinity minus infinity out of the softmax
 constexpr size_t kPartialBytesMax = size_t{64} << 20;
 constexpr float kNone = -std::numeric_limits<float>::infinity();  // maximum of a vector that has seen no key
 
@@ -80,10 +81,11 @@ struct Shape {
   size_t group;       // query heads of a KV head
   size_t d_pad;       // D rounded up to kPad
   size_t block_rows;  // rows of a block
-  explicit Shape(const AttentionArgs& a)
-      : group(a.h / a.kv.n_kv_heads),
-        d_pad((a.d + kPad - 1) / kPad * kPad),
-        block_rows(std::max<size_t>(1, kBlockVectors / group)) {}
+  // Blocks of one size: a short last one would have every key tile converted for little.
+  explicit Shape(const AttentionArgs& a) : group(a.h / a.kv.n_kv_heads), d_pad((a.d + kPad - 1) / kPad * kPad) {
+    const size_t n_blocks = std::max<size_t>(1, (a.t * group + kBlockVectors / 2) / kBlockVectors);
+    block_rows = (a.t + n_blocks - 1) / n_blocks;
+  }
   size_t block_vectors() const { return block_rows * group; }
 };
 
@@ -99,7 +101,7 @@ struct State {
   float* o;  // [vectors, d_pad]
 };
 
-// Working memory of a thread, kept for its life. At D = 256 and 96 vectors some 450 KiB.
+// Working memory of a thread, kept for its life. At D = 256 and 96 vectors some 450 KiB, at 144 600.
 struct Scratch {
   hwy::AlignedFreeUniquePtr<float[]> memory;
   size_t n_floats = 0;

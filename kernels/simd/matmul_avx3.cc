@@ -10,6 +10,7 @@
 #endif
 #include <immintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -115,32 +116,41 @@ struct Scales {
   }
 };
 
-// Row r of a tile and 32 values: what quant_codes.h says, in its order.
-template <QuantFormat kFormat, int kRows, int kRow>
-[[gnu::always_inline]] inline __m512 add_32(const std::byte* a, const std::byte* b, const __m512i (&w)[8],
-                                            const Scales<kFormat>& scales, __m512 acc) {
+// Rows kRow .. kRow + kGroup - 1 of a tile of kRows and 32 values: what quant_codes.h says, in its order. The rows'
+// dot products are interleaved word by word: each is a chain of eight, and the scheduler cannot look past many.
+template <QuantFormat kFormat, int kRows, int kRow, int kGroup>
+[[gnu::always_inline]] inline void add_32(const std::byte* a, const std::byte* b, const __m512i (&w)[8],
+                                          const Scales<kFormat>& scales, __m512* acc) {
   constexpr int kSubs = simd::sub_blocks(kFormat), kWords = 8 / kSubs;  // sub-blocks in 32 values, words in one
-  const __m512 sx = broadcast_float(a + kRows * 32 + kRow * 4);
   unrolled<kSubs>([&](auto s) CENTO_INLINE {
-    __m512i dot = _mm512_setzero_si512();
-    if constexpr (kFormat.offset != 0) {
-      constexpr unsigned kShift = std::countr_zero(static_cast<unsigned>(kFormat.offset));
-      const std::byte* minus_sum = kSubs == 1 ? a + kRows * 36 + kRow * 4 : b + (s * kRows + kRow) * 4;
-      dot = _mm512_slli_epi32(broadcast_int(minus_sum), kShift);
-    }
+    __m512i dot[kGroup];
+    unrolled<kGroup>([&](auto r) CENTO_INLINE {
+      dot[r] = _mm512_setzero_si512();
+      if constexpr (kFormat.offset != 0) {
+        constexpr unsigned kShift = std::countr_zero(static_cast<unsigned>(kFormat.offset));
+        const std::byte* minus_sum = kSubs == 1 ? a + kRows * 36 + (kRow + r) * 4 : b + (s * kRows + kRow + r) * 4;
+        dot[r] = _mm512_slli_epi32(broadcast_int(minus_sum), kShift);
+      }
+    });
     unrolled<kWords>([&](auto j) CENTO_INLINE {
       constexpr int kWord = s * kWords + j;
-      dot = _mm512_dpbusd_epi32(dot, w[kWord], broadcast_int(a + kRow * 32 + kWord * 4));
+      unrolled<kGroup>([&](auto r) CENTO_INLINE {
+        dot[r] = _mm512_dpbusd_epi32(dot[r], w[kWord], broadcast_int(a + (kRow + r) * 32 + kWord * 4));
+      });
     });
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scales.scale[s], sx), acc);
+    unrolled<kGroup>([&](auto r) CENTO_INLINE {
+      const __m512 sx = broadcast_float(a + kRows * 32 + (kRow + r) * 4);
+      acc[kRow + r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r]), _mm512_mul_ps(scales.scale[s], sx), acc[kRow + r]);
+    });
   });
   if constexpr (kFormat.has_min) {
     unrolled<kSubs>([&](auto s) CENTO_INLINE {
-      const std::byte* sx_sum = kSubs == 1 ? a + kRows * 40 + kRow * 4 : b + ((2 + s) * kRows + kRow) * 4;
-      acc = _mm512_fmadd_ps(scales.min[s], broadcast_float(sx_sum), acc);
+      unrolled<kGroup>([&](auto r) CENTO_INLINE {
+        const std::byte* sx_sum = kSubs == 1 ? a + kRows * 40 + (kRow + r) * 4 : b + ((2 + s) * kRows + kRow + r) * 4;
+        acc[kRow + r] = _mm512_fmadd_ps(scales.min[s], broadcast_float(sx_sum), acc[kRow + r]);
+      });
     });
   }
-  return acc;
 }
 
 template <QuantFormat kFormat, int kRows>
@@ -150,6 +160,8 @@ void panel(const PanelJob& job) {
   const std::byte* b = job.b;
   const uint16_t* masks = job.masks;
   const std::byte* second = job.second;
+  constexpr int kGroup = kRows % 6 == 0 ? 6 : std::min(kRows, 4);
+  static_assert(kRows % kGroup == 0);
   __m512 acc[kRows];
   unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = _mm512_setzero_ps(); });
   for (size_t n = job.n_records; n > 0; --n) {
@@ -163,11 +175,12 @@ void panel(const PanelJob& job) {
       __m512i w[8];
       unpack<kFormat.bits>(p, w);
       p += simd::code_bytes(kFormat);
-      unrolled<kRows>([&](auto r) CENTO_INLINE { acc[r] = add_32<kFormat, kRows, r>(a, b, w, scales, acc[r]); });
+      unrolled<kRows / kGroup>([&](auto g)
+                                   CENTO_INLINE { add_32<kFormat, kRows, g * kGroup, kGroup>(a, b, w, scales, acc); });
       if (const unsigned mask = *masks++; mask != 0) [[unlikely]] {
         unrolled<kRows>([&](auto r) CENTO_INLINE {
           if ((mask >> r & 1u) == 0) return;
-          acc[r] = add_32<kFormat, 1, 0>(second, second + simd::kTileBytesA, w, scales, acc[r]);
+          add_32<kFormat, 1, 0, 1>(second, second + simd::kTileBytesA, w, scales, &acc[r]);
           second += simd::kSecondBytes;
         });
       }
@@ -212,8 +225,6 @@ const simd::MatmulTarget::Panel* panels(DType type) {
 void put(std::byte* p, int32_t v) { std::memcpy(p, &v, sizeof v); }
 void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
 
-int32_t sum_of(__m512i v) { return _mm512_reduce_add_epi32(v); }
-
 // Sums and scales of a quantised row where its tile keeps them.
 struct RowPlace {
   std::byte* a;  // of the 32 values
@@ -241,10 +252,17 @@ Rounded quantize_block(__m512 x0, __m512 x1, const RowPlace& to) {
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / amax);
   const __m512i q0 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x0, inverse));
   const __m512i q1 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x1, inverse));
-  auto* q = reinterpret_cast<__m128i*>(to.a + to.row * 32);
-  _mm_storeu_si128(q, _mm512_cvtepi32_epi8(q0));
-  _mm_storeu_si128(q + 1, _mm512_cvtepi32_epi8(q1));
-  const int32_t s0 = sum_of(q0), s1 = sum_of(q1);
+  const __m256i q =
+      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(q0)), _mm512_cvtepi32_epi8(q1), 1);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.a + to.row * 32), q);
+  // Sums of four neighbours each: q times 1 and |q| times |q|. Added up: [sum, energy, ..] of either half.
+  const __m256i size = _mm256_abs_epi8(q), none = _mm256_setzero_si256();
+  const __m256i fours =
+      _mm256_hadd_epi32(_mm256_dpbusd_epi32(none, _mm256_set1_epi8(1), q), _mm256_dpbusd_epi32(none, size, size));
+  const __m256i sums = _mm256_hadd_epi32(fours, fours);
+  const __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
+  const int32_t s0 = _mm_cvtsi128_si32(low), s1 = _mm_cvtsi128_si32(high);
+  const int32_t energy = _mm_extract_epi32(low, 1) + _mm_extract_epi32(high, 1);
   std::byte* at = to.a + to.n_rows * 32 + to.row * 4;
   put(at, sx);
   put(at + to.n_rows * 4, -(s0 + s1));
@@ -256,10 +274,6 @@ Rounded quantize_block(__m512 x0, __m512 x1, const RowPlace& to) {
     put(at + to.n_rows * 8, sx * static_cast<float>(s0));
     put(at + to.n_rows * 12, sx * static_cast<float>(s1));
   }
-  // Squares of 16-bit halves: the upper half of a q is its sign, whose square is 0 or 1, so that it is masked off.
-  const __m512i low = _mm512_set1_epi32(0xffff);
-  const __m512i l0 = _mm512_and_si512(q0, low), l1 = _mm512_and_si512(q1, low);
-  const int32_t energy = sum_of(_mm512_add_epi32(_mm512_madd_epi16(l0, l0), _mm512_madd_epi16(l1, l1)));
   return {_mm512_cvtepi32_ps(q0), _mm512_cvtepi32_ps(q1), sx, energy};
 }
 
