@@ -37,6 +37,7 @@ constexpr size_t kBlockVectors = 96;
 constexpr size_t kPad = 16;         // rows of Q, V and O scratch are padded to a multiple of this many floats
 constexpr float kMaxScore = 1e30F;  // of the running maximum: keeps infinity minus infinity out of the softmax
 constexpr size_t kPartialBytesMax = size_t{64} << 20;
+constexpr size_t kScoreBytesMax = size_t{64} << 20;               // of scores kept for key_mass
 constexpr float kNone = -std::numeric_limits<float>::infinity();  // maximum of a vector that has seen no key
 
 // Registers of the inner loops: kMr query vectors times kNv vector registers of sums, plus one row of operands.
@@ -400,10 +401,31 @@ const T* head_keys(const AttentionArgs& a, const void* keys, size_t head, size_t
   return static_cast<const T*>(keys) + (head * a.kv.capacity + pos) * a.d;
 }
 
-// The state of the block's vectors over the keys of one range. w.q holds the queries.
+// Scores of all vectors, hidden keys -infinity, kept until each vector's maximum and sum are known. The memory is the
+// calling thread's and stays for its life: fresh pages for every layer would cost as much as they save.
+struct Scores {
+  float* memory = nullptr;
+  size_t first_key = 0, stride = 0;  // of a vector: keys from first_key on
+  float* at(size_t vector, size_t key) const { return memory + vector * stride + (key - first_key); }
+};
+float* score_memory(size_t n_floats) {
+  thread_local hwy::AlignedFreeUniquePtr<float[]> memory;
+  thread_local size_t size = 0;
+  if (n_floats > size) {
+    memory = nullptr;
+    size = 0;
+    memory = hwy::AllocateAligned<float>(n_floats);
+    if (!memory) throw std::bad_alloc();
+    size = n_floats;
+  }
+  return memory.get();
+}
+
+// The state of the block's vectors over the keys of one range. w.q holds the queries. Scores go to `kept`, from vector
+// `first` on, if there is one.
 template <class T>
 void range_state(const AttentionArgs& a, const Block& b, const Shape& shape, size_t range, const Scratch& w,
-                 const State& state) {
+                 const State& state, const Scores& kept, size_t first) {
   const size_t n = b.n_rows * shape.group;
   std::fill(state.m, state.m + n, kNone);
   std::fill(state.o, state.o + n * shape.d_pad, 0.0F);
@@ -416,6 +438,7 @@ void range_state(const AttentionArgs& a, const Block& b, const Shape& shape, siz
     tile_scores(w, begin, end, a.d, shape.d_pad);
     for (size_t i = begin; i < end; ++i) {
       hide(w.s + i * kTile, keys_in_tile(a, b.row + i / shape.group, tile));
+      if (kept.memory != nullptr) std::copy_n(w.s + i * kTile, kTile, kept.at(first + i, tile));
       softmax_row(w.s + i * kTile, state.m + i, w.l_lanes + i * kLanes, state.o + i * shape.d_pad, shape.d_pad);
     }
     convert_tile(head_keys<T>(a, a.kv.v, b.head, tile), rows.first_key, rows.end_key, a.d, shape.d_pad, w.v);
@@ -479,13 +502,17 @@ class Attention {
     if (a.key_mass) {
       finals_.m.resize(a.t * a.h);
       finals_.inv_l.resize(a.t * a.h);
+      const Keys keys = ranges();
+      scores_.first_key = keys.first * kRange;
+      scores_.stride = (keys.end - keys.first) * kRange;
+      scores_.memory = score_memory(a.t * a.h * scores_.stride);
     }
   }
 
   void run() {
     const size_t n_threads = ctx_.pool ? ctx_.pool->size() : 1;
     const size_t n_blocks = n_row_blocks_ * a_.kv.n_kv_heads;
-    const Keys all{visible(a_, 0).first / kRange, (visible(a_, a_.t - 1).end - 1) / kRange + 1};
+    const Keys all = ranges();
     const size_t n_ranges = all.end - all.first;
     const size_t partial_floats = n_ranges * range_floats();
     // Enough blocks keep all threads busy; else their ranges are computed side by side.
@@ -500,7 +527,14 @@ class Attention {
     if (a_.key_mass) add_key_mass(all);
   }
 
+  static size_t score_bytes(const AttentionArgs& a) {
+    return a.t * a.h * (visible(a, a.t - 1).end - visible(a, 0).first + 2 * kRange) * sizeof(float);
+  }
+
  private:
+  // In which any row has visible keys.
+  Keys ranges() const { return {visible(a_, 0).first / kRange, (visible(a_, a_.t - 1).end - 1) / kRange + 1}; }
+
   // Multiply-adds of the call, about.
   size_t work() const { return a_.t * a_.h * a_.d * (visible(a_, a_.t - 1).end - visible(a_, 0).first); }
 
@@ -541,7 +575,7 @@ class Attention {
     std::fill(w.total.m, w.total.m + n, kNone);
     const Keys ranges = block_ranges(a_, b);
     for (size_t range = ranges.first; range < ranges.end; ++range) {
-      range_state<T>(a_, b, shape_, range, w, w.range);
+      range_state<T>(a_, b, shape_, range, w, w.range, scores_, vector_index(b));
       for (size_t i = 0; i < n; ++i) merge(w.total, i, w.range, i, shape_.d_pad);
     }
     finish(b, w.total);
@@ -567,7 +601,7 @@ class Attention {
       Scratch& w = thread_scratch();
       w.reserve(shape_, a_.d);
       take_queries(a_, b, shape_, w.q);
-      range_state<T>(a_, b, shape_, range, w, state_at(range, vector_index(b)));
+      range_state<T>(a_, b, shape_, range, w, state_at(range, vector_index(b)), scores_, vector_index(b));
     });
     each(n_blocks, n_vectors * n_ranges * shape_.d_pad, [&](size_t i) {
       const Block b = block(i);
@@ -584,8 +618,8 @@ class Attention {
     });
   }
 
-  // Computes the scores again, now that each vector's maximum and sum are known. Ranges go side by side: no two threads
-  // touch the same key.
+  // Probabilities of the kept scores, now that each vector's maximum and sum are known. Ranges go side by side: no two
+  // threads touch the same key.
   void add_key_mass(Keys ranges) {
     each(ranges.end - ranges.first, work(), [&](size_t i) {
       const size_t end = std::min((ranges.first + i + 1) * kRange, a_.n_mass);
@@ -595,21 +629,14 @@ class Attention {
 
   void tile_mass(size_t tile) {
     const DF df;
-    Scratch& w = thread_scratch();
-    w.reserve(shape_, a_.d);
     HWY_ALIGN float mass[kTile] = {};
     for (size_t head = 0; head < a_.kv.n_kv_heads; ++head) {
       for (size_t row = 0; row < a_.t; row += shape_.block_rows) {
         const Block b{head, row, std::min(shape_.block_rows, a_.t - row)};
         const TileRows rows = tile_rows(a_, b, tile);
         if (rows.begin == rows.end) continue;
-        const size_t begin = rows.begin * shape_.group, n = rows.end * shape_.group;
-        take_queries(a_, b, shape_, w.q);
-        transpose_tile(head_keys<T>(a_, a_.kv.k, head, tile), rows.end_key, a_.d, w.kt);
-        tile_scores(w, begin, n, a_.d, shape_.d_pad);
-        for (size_t v = begin; v < n; ++v) {
-          float* s = w.s + v * kTile;
-          hide(s, keys_in_tile(a_, row + v / shape_.group, tile));
+        for (size_t v = rows.begin * shape_.group; v < rows.end * shape_.group; ++v) {
+          const float* s = scores_.at(vector_index(b) + v, tile);
           const VF m = hn::Set(df, finals_.m[vector_index(b) + v]),
                    inv_l = hn::Set(df, finals_.inv_l[vector_index(b) + v]);
           for (size_t c = 0; c < kTile; c += kLanes) {
@@ -628,7 +655,26 @@ class Attention {
   const Shape shape_;
   size_t n_row_blocks_;
   Finals finals_;
+  Scores scores_;
 };
+
+// Rows are independent and key_mass is a maximum over them, so that a call with too many scores to keep is made in
+// parts.
+template <class T>
+void attention_of(const ExecContext& ctx, const AttentionArgs& a) {
+  if (a.key_mass == nullptr || a.t == 1 || Attention<T>::score_bytes(a) <= kScoreBytesMax) {
+    Attention<T>(ctx, a).run();
+    return;
+  }
+  AttentionArgs half = a;
+  half.t = a.t / 2;
+  attention_of<T>(ctx, half);
+  half.q += half.t * a.ldq;
+  half.q_pos += half.t;
+  half.out += half.t * a.ldo;
+  half.t = a.t - half.t;
+  attention_of<T>(ctx, half);
+}
 
 }  // namespace
 
@@ -636,9 +682,9 @@ void attention(const ExecContext& ctx, const AttentionArgs& a) {
   CHECK(a.d <= kMaxHeadDim && a.kv.n_kv_heads > 0 && a.h % a.kv.n_kv_heads == 0);
   if (a.t == 0) return;
   if (a.kv.type == KvType::kF16)
-    Attention<fp16>(ctx, a).run();
+    attention_of<fp16>(ctx, a);
   else
-    Attention<float>(ctx, a).run();
+    attention_of<float>(ctx, a);
 }
 
 }  // namespace cento::HWY_NAMESPACE

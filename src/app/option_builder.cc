@@ -59,6 +59,7 @@ void CommandBuilder::add(CLI::Option* option, OptionDoc doc, FlagSpec spec) {
   spec.option = option;
   spec.app = app_;
   spec.scope = scope_;
+  spec.value_name = doc.value;
   spec.default_text = doc.default_text;
   spec.repeated = doc.repeated;
   specs_->push_back(std::move(spec));

@@ -27,6 +27,7 @@ struct FlagSpec {
   std::string scope;  // "", "query", "cache.trim"
   std::string key;  // "top-k": long name without dashes; empty for positional arguments, which only a command line has
   bool takes_value = false, repeated = false;
+  std::string value_name;  // "N", "FILE"; empty for switches
   std::string default_text;
   SetValues set;
 };

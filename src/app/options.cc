@@ -187,6 +187,14 @@ class Resolver {
     return top;
   }
 
+  // One name for all subcommands, so that the first to have a flag owns its variable: `bench --prompt` is a number
+  // where `query --prompt` is a file.
+  bool has_variable(const FlagSpec& spec) const {
+    const auto first =
+        std::find_if(g_->specs.begin(), g_->specs.end(), [&](const FlagSpec& s) { return s.key == spec.key; });
+    return first->value_name == spec.value_name;
+  }
+
   Setting take(FlagSpec& spec, const std::string& config_file, const std::vector<std::string>& topic) {
     Setting setting{.name = spec.scope.empty() ? spec.key : spec.scope + "." + spec.key, .value = spec.default_text};
     std::vector<std::string> values = spec.option->results();
@@ -198,7 +206,7 @@ class Resolver {
       setting.where = shown;
     } else if (spec.key.empty()) {
       return setting;
-    } else if (const auto v = variable(environment_name(spec.key))) {
+    } else if (const auto v = has_variable(spec) ? variable(environment_name(spec.key)) : std::nullopt) {
       values = {*v};
       setting.from = Setting::From::kEnvironment;
       setting.where = shown = environment_name(spec.key);

@@ -240,6 +240,15 @@ TEST_CASE("options: flag before environment before file before default", "[app]"
   CHECK(threads({"doctor"}) == 4);
 }
 
+TEST_CASE("options: a variable means the flag of the first subcommand that has it", "[app]") {
+  World w;
+  w.variables["CENTO_PROMPT"] = "prompt.json";  // a file for query; a number is what bench wants
+  CHECK(w.command<QueryCommand>({"query"}).prompt_file == "prompt.json");
+  CHECK(w.command<BenchCommand>({"bench"}).speed.prompt_tokens == 512);
+  CHECK_NOTHROW(w.parse({"doctor"}));
+  CHECK_NOTHROW(w.parse({"config"}));
+}
+
 TEST_CASE("options: a subcommand's section, lists and switches in the file", "[app]") {
   World w;
   w.variables["CENTO_CONFIG"] = "f";

@@ -369,6 +369,26 @@ TEST_CASE("attention: key_mass is the largest weight of a key over all rows and 
   }
 }
 
+TEST_CASE("attention: key_mass of a call whose scores are too many to keep is that of its rows one by one",
+          "[compute]") {
+  // 5 rows, 32 heads and 130,000 keys are 83 MB of scores, 64 MiB are kept at once.
+  const Case c{32, 1, 8, from_to(129995, 130000)};
+  const size_t n_keys = 130000;
+  const Data data = make_data(c, kSeed);
+  for (const Ops* ops : all_simd_ops()) {
+    CAPTURE(ops->name, kSeed);
+    const Result all = run(*ops, c, data, 2, {}, std::vector<float>(n_keys, 0.0F));
+    std::vector<float> out, mass(n_keys, 0.0F);
+    for (size_t t = 0; t < c.q_pos.size(); ++t) {
+      const Result one = run(*ops, c, data, 2, {t}, mass);
+      out.insert(out.end(), one.out.begin(), one.out.end());
+      mass = one.mass;
+    }
+    CHECK(same_bits(all.out, out));
+    CHECK(same_bits(all.mass, mass));
+  }
+}
+
 TEST_CASE("attention: no rows, no result", "[compute]") {
   for (const Ops* ops : tested_ops()) {
     CAPTURE(ops->name);
