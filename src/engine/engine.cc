@@ -9,7 +9,8 @@
 namespace cento {
 namespace {
 
-constexpr size_t kExtendRows = 512;  // rows of one pass of a long extension
+constexpr size_t kExtendRows =
+    256;  // rows of one pass of a long extension: their activations stay in L2 (512: 3 % slower)
 
 }  // namespace
 
