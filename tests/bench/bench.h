@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/machine.h"
 #include "base/thread_pool.h"
 #include "compute/buffer.h"
 
@@ -53,17 +53,8 @@ inline Timing measure(const std::function<void()>& work, size_t runs = 11, doubl
   return {median, (samples[runs * 3 / 4] - samples[runs / 4]) / median, runs};
 }
 
-inline std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
-  }
-  return "unknown processor";
-}
-
 inline void print_machine(size_t n_threads) {
-  std::printf("machine: %s, %zu threads; compiler: %s %s\n", cpu_name().c_str(), n_threads,
+  std::printf("machine: %s, %zu threads; compiler: %s %s\n", processor_name().c_str(), n_threads,
 #if defined(__clang__)
               "clang",
 #else

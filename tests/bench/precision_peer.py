@@ -2,7 +2,7 @@
 """How far llama.cpp is from float32, at the positions and against the reference that bench_precision wrote.
 
   build/tests/bench/bench_precision MODEL.gguf shared/data/golden/MODEL.json --rows 16 --out rows.bin
-  tests/bench/precision_peer.py --model MODEL.gguf --rows rows.bin --llama-server PROGRAM [--threads 2]
+  tests/bench/precision_peer.py --model MODEL.gguf --rows rows.bin --vocab V --llama-server PROGRAM [--threads 2]
 
 llama-server is asked for the log-probabilities of the next token behind the same ids (/completion, n_probs). It lists the
 --top most likely; the others' mass is taken as one event, on both sides, so that its KL is if anything too small. cento's
@@ -45,8 +45,7 @@ def wait_for(port, process):
 
 def kl_of_listed(reference, listed):
     """reference: log-probabilities [V]; listed: {id: log-probability}."""
-    kl = rest_p = rest_q = 0.0
-    inside_p = inside_q = 0.0
+    kl = inside_p = inside_q = 0.0
     for token, q in listed.items():
         p = reference[token]
         kl += math.exp(p) * (p - q)

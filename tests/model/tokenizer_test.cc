@@ -1,4 +1,4 @@
-// Ids against those of other engines on the same vocabularies (/work/shared/data/README.md and golden/README.md say
+// Ids against those of other engines on the same vocabularies (shared/data/README.md and its golden/README.md say
 // where the vectors come from), and the promises of tokenizer.h that hold for any text.
 #include "model/tokenizer.h"
 
