@@ -11,6 +11,7 @@
 // are summed from the first visible key to the last. So stale slots may hold anything, NaN included.
 #include <limits>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/simd/attention_bf16.h"
 #include "kernels/simd/kv_vec-inl.h"
 #include "kernels/simd/rows.h"
 #include "kernels/simd/simd_ops.h"
@@ -43,6 +45,13 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();  // maximum of 
 // Registers of the inner loops: kMr query vectors times kNv vector registers of sums, plus one row of operands.
 constexpr size_t kMr = 6;
 constexpr size_t kNv = HWY_TARGET == HWY_AVX2 ? 2 : 4;
+
+// Weighted sums of V by pairs of bfloat16. Then w.s holds weights of 16 bits, kTile of them at the front of each row,
+// and w.v pairs.
+template <class T>
+HWY_INLINE bool by_pairs(const AttentionArgs& a) {
+  return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, fp16> && a.round_values && simd::has_bf16_dot();
+}
 
 // 2^x for x <= 0, at most 2 ulp off, exactly 1 at 0 and exactly 0 below -126.5; x > 0 counts as 0, NaN too (Min returns
 // its second operand then). n + r = x with n whole and |r| <= 1/2; 2^r by a polynomial (minimax for the relative error,
@@ -327,26 +336,29 @@ HWY_INLINE void hide(float* s, Keys keys) {
   std::fill(s + keys.end, s + kTile, kNone);
 }
 
-// s = 2^(s - m) with the new maximum m; l and o are scaled to it.
-HWY_INLINE void softmax_row(float* HWY_RESTRICT s, float* HWY_RESTRICT m, float* HWY_RESTRICT l_lanes,
-                            float* HWY_RESTRICT o, size_t d_pad) {
+// m = the maximum with these scores; l and o are scaled to it.
+HWY_INLINE void raise_maximum(const float* HWY_RESTRICT s, float* HWY_RESTRICT m, float* HWY_RESTRICT l_lanes,
+                              float* HWY_RESTRICT o, size_t d_pad) {
   const DF df;
-  constexpr size_t kVecs = kTile / kLanes;
   VF max = hn::Load(df, s);
-  for (size_t c = 1; c < kVecs; ++c) max = hn::Max(max, hn::Load(df, s + c * kLanes));
+  for (size_t j = kLanes; j < kTile; j += kLanes) max = hn::Max(max, hn::Load(df, s + j));
   // In this order std::max turns NaN (of scores that overflowed both ways) into its first argument.
   const float new_m = std::min(std::max(-kMaxScore, hn::GetLane(hn::MaxOfLanes(df, max))), kMaxScore);
+  if (!(new_m > *m)) return;
+  const VF scale = hn::Set(df, exp2_neg_one(*m - new_m));
+  *m = new_m;
+  hn::Store(hn::Mul(hn::Load(df, l_lanes), scale), df, l_lanes);
+  for (size_t c = 0; c < d_pad; c += kLanes) hn::Store(hn::Mul(hn::Load(df, o + c), scale), df, o + c);
+}
+
+// s = 2^(s - m), added to l.
+HWY_INLINE void weights(float* HWY_RESTRICT s, float m, float* HWY_RESTRICT l_lanes) {
+  const DF df;
+  const VF m_v = hn::Set(df, m);
   VF l = hn::Load(df, l_lanes);
-  if (new_m > *m) {
-    const VF scale = hn::Set(df, exp2_neg_one(*m - new_m));
-    *m = new_m;
-    l = hn::Mul(l, scale);
-    for (size_t c = 0; c < d_pad; c += kLanes) hn::Store(hn::Mul(hn::Load(df, o + c), scale), df, o + c);
-  }
-  const VF m_v = hn::Set(df, *m);
-  for (size_t c = 0; c < kVecs; ++c) {
-    const VF p = exp2_neg(hn::Sub(hn::Load(df, s + c * kLanes), m_v));
-    hn::Store(p, df, s + c * kLanes);
+  for (size_t j = 0; j < kTile; j += kLanes) {
+    const VF p = exp2_neg(hn::Sub(hn::Load(df, s + j), m_v));
+    hn::Store(p, df, s + j);
     l = hn::Add(l, p);
   }
   hn::Store(l, df, l_lanes);
@@ -354,23 +366,34 @@ HWY_INLINE void softmax_row(float* HWY_RESTRICT s, float* HWY_RESTRICT m, float*
 
 // o += p v for vectors [begin, end) of the block. Vectors of one register block may see different keys: what all see is
 // summed together, what is before and after it one by one; each vector's keys ascend all the same.
+template <class T>
 HWY_INLINE void add_values(const AttentionArgs& a, const Block& b, const Shape& shape, const Scratch& w, size_t tile,
                            size_t begin, size_t end, const State& state) {
+  const bool pairs = by_pairs<T>(a);
+  const auto sum = [&](size_t from, size_t n_vectors, Keys keys) HWY_ATTR {
+    if (keys.first >= keys.end) return;
+    const float* s = w.s + from * kTile;
+    float* o = state.o + from * shape.d_pad;
+    if constexpr (HWY_TARGET == HWY_AVX3) {
+      if (pairs) {
+        simd::add_weighted_pairs(n_vectors, reinterpret_cast<const uint16_t*>(s), 2 * kTile,
+                                 reinterpret_cast<const uint32_t*>(w.v), keys.first, keys.end, shape.d_pad, o);
+        return;
+      }
+    }
+    with_rows(n_vectors,
+              [&]<size_t kRows>() HWY_ATTR { weighted_rows<kRows>(s, w.v, keys.first, keys.end, shape.d_pad, o); });
+  };
   for (size_t i = begin; i < end; i += kMr) {
     const size_t n = std::min(kMr, end - i);
     const Keys low = keys_in_tile(a, b.row + i / shape.group, tile);
     const Keys high = keys_in_tile(a, b.row + (i + n - 1) / shape.group, tile);
-    const auto sum = [&](size_t from, size_t n_vectors, Keys keys) HWY_ATTR {
-      if (keys.first >= keys.end) return;
-      with_rows(n_vectors, [&]<size_t kRows>() HWY_ATTR {
-        weighted_rows<kRows>(w.s + from * kTile, w.v, keys.first, keys.end, shape.d_pad, state.o + from * shape.d_pad);
-      });
-    };
     if (low.first == high.first && low.end == high.end) {
       sum(i, n, low);
       continue;
     }
-    const Keys all{high.first, low.end};  // may be empty
+    // May be empty. Cut at even keys: no pair is summed half by half that one vector alone would sum whole.
+    const Keys all{(high.first + 1) / 2 * 2, low.end / 2 * 2};
     for (size_t j = i; j < i + n; ++j) {
       const Keys keys = keys_in_tile(a, b.row + j / shape.group, tile);
       sum(j, 1, all.first < all.end ? Keys{keys.first, all.first} : keys);
@@ -421,12 +444,27 @@ float* score_memory(size_t n_floats) {
   return memory.get();
 }
 
+// V of the tile as add_values wants it.
+template <class T>
+void value_tile(const AttentionArgs& a, const Block& b, const Shape& shape, size_t tile, const TileRows& rows,
+                const Scratch& w) {
+  const T* v = head_keys<T>(a, a.kv.v, b.head, tile);
+  if constexpr (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, fp16>) {
+    if (by_pairs<T>(a)) {
+      simd::pair_values(v, rows.first_key, rows.end_key, a.d, shape.d_pad, reinterpret_cast<uint32_t*>(w.v));
+      return;
+    }
+  }
+  convert_tile(v, rows.first_key, rows.end_key, a.d, shape.d_pad, w.v);
+}
+
 // The state of the block's vectors over the keys of one range. w.q holds the queries. Scores go to `kept`, from vector
 // `first` on, if there is one.
 template <class T>
 void range_state(const AttentionArgs& a, const Block& b, const Shape& shape, size_t range, const Scratch& w,
                  const State& state, const Scores& kept, size_t first) {
   const size_t n = b.n_rows * shape.group;
+  [[maybe_unused]] const bool pairs = by_pairs<T>(a);
   std::fill(state.m, state.m + n, kNone);
   std::fill(state.o, state.o + n * shape.d_pad, 0.0F);
   std::fill(w.l_lanes, w.l_lanes + n * kLanes, 0.0F);
@@ -437,12 +475,20 @@ void range_state(const AttentionArgs& a, const Block& b, const Shape& shape, siz
     transpose_tile(head_keys<T>(a, a.kv.k, b.head, tile), rows.end_key, a.d, w.kt);
     tile_scores(w, begin, end, a.d, shape.d_pad);
     for (size_t i = begin; i < end; ++i) {
-      hide(w.s + i * kTile, keys_in_tile(a, b.row + i / shape.group, tile));
-      if (kept.memory != nullptr) std::copy_n(w.s + i * kTile, kTile, kept.at(first + i, tile));
-      softmax_row(w.s + i * kTile, state.m + i, w.l_lanes + i * kLanes, state.o + i * shape.d_pad, shape.d_pad);
+      float* s = w.s + i * kTile;
+      hide(s, keys_in_tile(a, b.row + i / shape.group, tile));
+      if (kept.memory != nullptr) std::copy_n(s, kTile, kept.at(first + i, tile));
+      raise_maximum(s, state.m + i, w.l_lanes + i * kLanes, state.o + i * shape.d_pad, shape.d_pad);
+      if constexpr (HWY_TARGET == HWY_AVX3) {
+        if (pairs) {
+          simd::weights(s, state.m[i], w.l_lanes + i * kLanes, reinterpret_cast<uint16_t*>(s));
+          continue;
+        }
+      }
+      weights(s, state.m[i], w.l_lanes + i * kLanes);
     }
-    convert_tile(head_keys<T>(a, a.kv.v, b.head, tile), rows.first_key, rows.end_key, a.d, shape.d_pad, w.v);
-    add_values(a, b, shape, w, tile, begin, end, state);
+    value_tile<T>(a, b, shape, tile, rows, w);
+    add_values<T>(a, b, shape, w, tile, begin, end, state);
   }
   for (size_t i = 0; i < n; ++i) state.l[i] = hn::GetLane(hn::SumOfLanes(DF(), hn::Load(DF(), w.l_lanes + i * kLanes)));
 }

@@ -270,8 +270,11 @@ struct Fence {
     Slot& s = slot(kIdx);
     s.inner = &inner_ops;
     s.name = std::string("fenced ") + inner_ops.name;
-    s.ops = Ops{s.name.c_str(), &s.device,    pack,      matmul, rms_norm, rope_rows, cast_rows,
-                kv_place,       kv_deviation, attention, gate,   gather,   add};
+    s.ops = Ops{s.name.c_str(), &s.device, inner_ops.value_rounding,
+                pack,           matmul,    rms_norm,
+                rope_rows,      cast_rows, kv_place,
+                kv_deviation,   attention, gate,
+                gather,         add};
   }
 };
 

@@ -146,6 +146,8 @@ struct AttentionArgs {
   KvLayerView kv;
   float scale;
   uint32_t window;
+  // A backend may round p and v before it multiplies them, by Ops::value_rounding at most (KvType::kF16 only).
+  bool round_values = false;
   // If not null: key_mass[j] = max(key_mass[j], p_j) over all rows and heads of this call, for j < n_mass.
   float* key_mass = nullptr;  // [n_mass]
   size_t n_mass = 0;
@@ -179,6 +181,7 @@ struct AddArgs {
 struct Ops {
   const char* name;  // "ref", "AVX2", "AVX3_ZEN4", ...: shown, and the value of --target
   Device* device;
+  float value_rounding;  // AttentionArgs::round_values: largest relative error of p and of v; 0: none is made
   // Prepares a weight for matmul. Throws Error(kResource).
   PackedMatrix (*pack)(const ExecContext&, const PackArgs&);
   void (*matmul)(const ExecContext&, const MatmulArgs&);

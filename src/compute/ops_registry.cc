@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/ref/ref_ops.h"
+#include "kernels/simd/attention_bf16.h"
 #include "kernels/simd/simd_ops.h"
 
 namespace cento {
@@ -45,6 +46,7 @@ Ops make_avx3_ops() {
 #define CENTO_SET_OP(op, Args) ops.op = N_AVX3::op;
   CENTO_SIMD_OPS(CENTO_SET_OP)
 #undef CENTO_SET_OP
+  ops.value_rounding = simd::has_bf16_dot() ? 0x1p-8F : 0.0F;
   return ops;
 }
 

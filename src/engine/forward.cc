@@ -135,6 +135,9 @@ void Forward::keep(std::span<const int32_t> rows) {
 
 void Forward::attend(uint32_t layer, std::span<float> key_mass, size_t mass_from) {
   const size_t d = config_.head_dim, q_width = config_.n_heads * d;
+  // Where the next product rounds its input to 8 bits and more coarsely anyway.
+  const bool round_values =
+      model_.precision() == Precision::kFast && dtype_info(model_.layers()[layer].o.source).elements > 1;
   const auto rows = [&](size_t from, size_t to, float* mass) {
     if (from == to) return;
     AttentionArgs args{};
@@ -148,6 +151,7 @@ void Forward::attend(uint32_t layer, std::span<float> key_mass, size_t mass_from
     args.kv = live_.layer(layer);
     args.scale = config_.attention_scale;
     args.window = config_.local(layer) ? config_.window : 0;
+    args.round_values = round_values;
     args.key_mass = mass;
     args.n_mass = mass == nullptr ? 0 : key_mass.size();
     ops_.attention(context(), args);

@@ -44,6 +44,7 @@ class Case {
     args_.ldq = args_.ldo = m.h * m.d;
     args_.kv = {kv_.data(), kv_.data(), KvType::kF16, static_cast<uint32_t>(m.hkv), static_cast<uint32_t>(m.d),
                 capacity};
+    args_.round_values = true;
     args_.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(m.d)));
   }
   AttentionArgs& args() { return args_; }
