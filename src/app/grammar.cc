@@ -146,6 +146,7 @@ void Grammar::add_query(CommandBuilder& program) {
   std::vector<std::string> policy_list;
   std::string policy_values;
   for (const auto& p : policies()) {
+    if (p.needs_scores) continue;
     policy_values += (policy_list.empty() ? "" : "|") + std::string(p.name);
     policy_list.push_back(p.name);
   }
@@ -153,6 +154,8 @@ void Grammar::add_query(CommandBuilder& program) {
           to_choice(policy_list, [&o](const std::string& v) { o.blend.policy = *find_policy(v); }));
   b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "by prompt length",
           to_optional_real(o.blend.ratio, 0, 1));
+  b.value("--repair", "none|shift", "what is done to the reused rows that are not recomputed", "none",
+          to_choice({"none", "shift"}, [&o](const std::string& v) { o.blend.repair = *find_repair(v); }));
   b.value("--max-tokens", "N", "longest answer", "256", to_number(o.max_tokens, 1, 1u << 20));
   b.value("--temperature", "T", "0: always the likeliest token", "0", to_real(o.sampler.temperature, 0, 100));
   b.value("--top-p", "P", "draw from the likeliest tokens that make up this share", "1",

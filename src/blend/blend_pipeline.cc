@@ -2,146 +2,73 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <exception>
-#include <mutex>
+#include <cstring>
 #include <numeric>
-#include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "blend/layer_loader.h"
 #include "blend/select.h"
 
 namespace cento {
 namespace {
 
 struct Stopped {};
-struct LoadFailed {
-  SegmentFailure failure;
-};
+
+float value_at(KvType type, std::span<const std::byte> side, size_t i) {
+  if (type == KvType::kF32) {
+    float x;
+    std::memcpy(&x, side.data() + i * sizeof x, sizeof x);
+    return x;
+  }
+  fp16 x;
+  std::memcpy(&x, side.data() + i * sizeof x, sizeof x);
+  return to_float(x);
+}
+
+void set_value(KvType type, std::span<std::byte> side, size_t i, float x) {
+  if (type == KvType::kF32) {
+    std::memcpy(side.data() + i * sizeof x, &x, sizeof x);
+    return;
+  }
+  const fp16 half = to_fp16(std::clamp(x, -65504.0f, 65504.0f));
+  std::memcpy(side.data() + i * sizeof half, &half, sizeof half);
+}
+
+// Adds n / (n + 4) times the mean of what the n rows `moved` of `old` became in `fresh` [n] to all rows of `old`
+// (BLENDING.md, finding 4: a mean of few rows is trusted less).
+void shift_rows(const KvShape& shape, std::span<const int32_t> moved, std::span<const std::byte> fresh,
+                std::span<std::byte> old) {
+  const size_t width = shape.row_values(), n_rows = old.size() / shape.side_bytes(1), n = moved.size();
+  std::vector<double> shift(width, 0.0);
+  for (size_t i = 0; i < n; ++i) {
+    const size_t row = static_cast<size_t>(moved[i]);
+    for (size_t c = 0; c < width; ++c) {
+      shift[c] += static_cast<double>(value_at(shape.type, fresh, i * width + c)) -
+                  static_cast<double>(value_at(shape.type, old, row * width + c));
+    }
+  }
+  for (double& x : shift) x /= static_cast<double>(n + 4);
+  for (size_t i = 0; i < n_rows * width; ++i)
+    set_value(shape.type, old, i, value_at(shape.type, old, i) + static_cast<float>(shift[i % width]));
+}
+
+// The rows at these positions of a chunk that begins at position `first`.
+std::vector<std::byte> rows_of(const KvShape& shape, std::span<const std::byte> chunk, std::span<const int32_t> pos,
+                               int32_t first) {
+  const size_t row_bytes = shape.side_bytes(1);
+  std::vector<std::byte> out(pos.size() * row_bytes);
+  for (size_t i = 0; i < pos.size(); ++i)
+    std::memcpy(out.data() + i * row_bytes, chunk.data() + static_cast<size_t>(pos[i] - first) * row_bytes, row_bytes);
+  return out;
+}
 
 std::vector<int32_t> positions(size_t from, size_t n) {
   std::vector<int32_t> pos(n);
   std::iota(pos.begin(), pos.end(), static_cast<int32_t>(from));
   return pos;
 }
-
-// Reads, checks, unpacks and places the stored segments, layer after layer, on a thread of its own. Live KV has room
-// for every layer, so the loader need not wait for the layers to be used.
-class Loader {
- public:
-  Loader(PromptPlan& plan, LayerRunner& runner) : plan_(&plan), runner_(&runner) {
-    size_t start = 0;
-    for (size_t i = 0; i < plan.segments.size(); ++i) {
-      const Segment& s = plan.segments[i];
-      if (s.kv != nullptr && !s.ids.empty()) jobs_.push_back({i, positions(start, s.ids.size())});
-      start += s.ids.size();
-    }
-    if (!jobs_.empty()) thread_ = std::thread([this] { run(); });
-  }
-  ~Loader() {
-    {
-      const std::lock_guard lock(mutex_);
-      cancelled_ = true;
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-  Loader(const Loader&) = delete;
-  Loader& operator=(const Loader&) = delete;
-
-  // Returns when the stored rows of `layer` are in the live KV. Throws LoadFailed, or what place threw.
-  void wait(uint32_t layer) {
-    if (jobs_.empty()) return;
-    std::unique_lock lock(mutex_);
-    if (placed_ <= layer && !failure_ && !error_) {
-      const Stopwatch watch;
-      changed_.wait(lock, [&] { return placed_ > layer || failure_ || error_; });
-      wait_ms_ += watch.ms();  // of the computing thread alone
-    }
-    if (error_) std::rethrow_exception(error_);
-    if (failure_) throw LoadFailed{*failure_};
-  }
-
-  // What the computing thread has waited so far; for that thread.
-  double wait_ms() const { return wait_ms_; }
-
-  // After the last wait.
-  void account(PipelineReport& report) {
-    const std::lock_guard lock(mutex_);
-    report.load_ms = load_ms_;
-    report.load_wait_ms = wait_ms_;
-    report.place_ms = place_ms_;
-    for (const Job& job : jobs_) {
-      const KvReader& kv = *plan_->segments[job.segment].kv;
-      report.bytes_loaded += kv.bytes_read();
-      report.read_ms += kv.cost().read_ms;
-      report.unpack_ms += kv.cost().unpack_ms;
-    }
-  }
-
- private:
-  struct Job {
-    size_t segment;
-    std::vector<int32_t> pos;
-  };
-
-  void run() {
-    const Stopwatch watch;
-    const KvShape shape = runner_->shape();
-    std::vector<std::byte> k, v;
-    for (uint32_t layer = 0; layer < shape.n_layers; ++layer) {
-      for (const Job& job : jobs_) {
-        {
-          const std::lock_guard lock(mutex_);
-          if (cancelled_) return;
-        }
-        if (!load(layer, job, shape, k, v)) return;
-      }
-      const std::lock_guard lock(mutex_);
-      placed_ = layer + 1;
-      load_ms_ = watch.ms();
-      place_ms_ = place_cpu_ms_;
-      changed_.notify_all();
-    }
-  }
-
-  bool load(uint32_t layer, const Job& job, const KvShape& shape, std::vector<std::byte>& k,
-            std::vector<std::byte>& v) {
-    try {
-      const size_t n_bytes = shape.side_bytes(job.pos.size());
-      k.resize(n_bytes);
-      v.resize(n_bytes);
-      if (Status s = plan_->segments[job.segment].kv->read_layer(layer, k, v); !s) {
-        const std::lock_guard lock(mutex_);
-        failure_ = SegmentFailure{job.segment, s.error()};
-        changed_.notify_all();
-        return false;
-      }
-      const double from = thread_cpu_ms();
-      runner_->place(layer, k, v, job.pos);
-      place_cpu_ms_ += thread_cpu_ms() - from;
-      return true;
-    } catch (...) {  // handed over to the computing thread
-      const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-      changed_.notify_all();
-      return false;
-    }
-  }
-
-  PromptPlan* plan_;
-  LayerRunner* runner_;
-  std::vector<Job> jobs_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint32_t placed_ = 0;  // layers whose rows are all placed
-  std::optional<SegmentFailure> failure_;
-  std::exception_ptr error_;
-  bool cancelled_ = false;
-  double load_ms_ = 0, place_ms_ = 0, wait_ms_ = 0;
-  double place_cpu_ms_ = 0;  // of the loader's thread alone; place_ms_ is its value after the last whole layer
-  std::thread thread_;
-};
 
 class Run {
  public:
@@ -163,6 +90,7 @@ class Run {
           if (pos.empty()) break;
           chunk_rows_.insert(chunk_rows_.end(), pos.begin(), pos.end());
           chunk_lengths_.push_back(pos.size());
+          chunk_segments_.push_back(static_cast<size_t>(&s - plan.segments.data()));
           break;
       }
       start += s.ids.size();
@@ -170,12 +98,15 @@ class Run {
     report_.n_total = ids_.size();
     report_.n_fresh = fresh_.size();
     question_start_ = start - plan.segments.back().ids.size();
+    CHECK(options.row_weights.empty() || options.row_weights.size() == chunk_rows_.size());
+    budgets_ = layer_budgets(options.blend, chunk_rows_.size(), n_layers_);
+    rank_.assign(ids_.size(), 0);
   }
 
   PipelineReport execute() {
-    Loader loader(plan_, runner_);
+    LayerLoader loader(plan_, runner_);
     loader_ = &loader;
-    const size_t budget = row_budget(options_.blend, chunk_rows_.size());
+    const size_t budget = budgets_.front();
     std::vector<int32_t> chosen;  // indices into chunk_rows_
     switch (chunk_rows_.empty() ? PolicyKind::kNone : options_.blend.policy) {
       case PolicyKind::kNone:
@@ -189,12 +120,22 @@ class Run {
         pass_with(chosen = select_heads(chunk_lengths_, budget));
         break;
       case PolicyKind::kQuery:
-        pass_with(chosen = select_by_question(budget));
+        probe_scores();
+        pass_with(chosen = select_by_score());
+        break;
+      case PolicyKind::kOracle:
+        CHECK(!options_.row_weights.empty());
+        report_.scores.assign(chunk_rows_.size(), 1.0f);
+        pass_with(chosen = select_by_score());
+        break;
+      case PolicyKind::kHybrid:
+        probe_scores();
+        chosen = pass_by_deviation();
         break;
       case PolicyKind::kDevK:
       case PolicyKind::kDevV:
       case PolicyKind::kDevKv:
-        chosen = pass_by_deviation(budget);
+        chosen = pass_by_deviation();
         break;
     }
     finish_report(chosen);
@@ -239,32 +180,110 @@ class Run {
   void pass_with(std::span<const int32_t> chosen) { pass(rows_with_fresh(chosen)); }
 
   // The rows through all layers, a slice at a time: rows of a later slice stand behind those of an earlier one, so no
-  // row misses anything that it may see.
+  // row misses anything that it may see. A repair needs all recomputed rows of a layer at once.
   void pass(std::span<const int32_t> rows) {
     const Working working(*this, report_.compute_ms);
-    for (size_t from = 0; from < rows.size(); from += options_.slice_rows) {
-      const auto slice = rows.subspan(from, std::min(options_.slice_rows, rows.size() - from));
+    const size_t slice_rows = options_.blend.repair == Repair::kNone ? options_.slice_rows : rows.size();
+    for (size_t from = 0; from < rows.size(); from += slice_rows) {
+      const auto whole = rows.subspan(from, std::min(slice_rows, rows.size() - from));
+      std::vector<int32_t> slice(whole.begin(), whole.end());
       runner_.begin(ids_at(slice), slice);
       for (uint32_t layer = 0; layer < n_layers_; ++layer) {
         poll();
         loader_->wait(layer);
         runner_.project(layer);
         capture(layer, slice);
-        finish(layer, slice);
         charge(slice.size());
+        narrow(layer, slice);
+        repair(layer, slice);
+        finish(layer, slice);
       }
       collect_logits(slice);
     }
   }
 
-  // The fresh rows over the stored KV; what the question (the last segment) attends to, averaged over the layers, ranks
-  // the chunks' rows.
-  std::vector<int32_t> select_by_question(size_t budget) {
+  // Goes on with the rows whose rank is within the layer's budget.
+  void narrow(uint32_t layer, std::vector<int32_t>& rows) {
+    if (layer == 0 || budgets_[layer] == budgets_[layer - 1]) return;
+    std::vector<int32_t> indices, kept;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rank_[static_cast<size_t>(rows[i])] > budgets_[layer]) continue;
+      indices.push_back(static_cast<int32_t>(i));
+      kept.push_back(rows[i]);
+    }
+    go_on_with(indices, kept, rows);
+  }
+
+  void go_on_with(std::span<const int32_t> indices, std::vector<int32_t>& kept, std::vector<int32_t>& rows) {
+    if (kept.size() == rows.size()) return;
+    runner_.keep(indices);
+    rows = std::move(kept);
+  }
+
+  // Moves the stored rows of each chunk as its recomputed rows moved. K and V of `rows` have been projected.
+  void repair(uint32_t layer, std::span<const int32_t> rows) {
+    if (options_.blend.repair == Repair::kNone || layer == 0 || chunk_rows_.empty()) return;
+    loader_->wait(n_layers_ - 1);  // its readers and its place() are free then
+    size_t first = 0;              // of the chunk, in chunk_rows_
+    for (size_t c = 0; c < chunk_lengths_.size(); ++c) {
+      const std::span<const int32_t> chunk = std::span(chunk_rows_).subspan(first, chunk_lengths_[c]);
+      first += chunk_lengths_[c];
+      const auto begin = std::lower_bound(rows.begin(), rows.end(), chunk.front());
+      const auto end = std::upper_bound(begin, rows.end(), chunk.back());
+      const auto n = static_cast<size_t>(end - begin);
+      if (n < 2 || n == chunk.size()) continue;
+      const KvShape shape = runner_.shape();
+      const size_t n_bytes = shape.side_bytes(n), all_bytes = shape.side_bytes(chunk.size());
+      std::vector<std::byte> k_new(n_bytes), v_new(n_bytes), k(all_bytes), v(all_bytes);
+      runner_.fetch(layer, static_cast<size_t>(begin - rows.begin()), n, k_new, v_new);
+      KvReader& stored = *plan_.segments[chunk_segments_[c]].kv;
+      if (Status s = stored.read_layer(layer, k, v); !s) throw LoadFailed{{chunk_segments_[c], s.error()}};
+      std::vector<int32_t> moved(begin, end), still;
+      std::set_difference(chunk.begin(), chunk.end(), moved.begin(), moved.end(), std::back_inserter(still));
+      for (int32_t& p : moved) p -= chunk.front();
+      const auto place_from = [&](std::vector<std::byte>& old, const std::vector<std::byte>& fresh) {
+        shift_rows(shape, moved, fresh, old);
+        return rows_of(shape, old, still, chunk.front());
+      };
+      runner_.place(layer, place_from(k, k_new), place_from(v, v_new), still);
+    }
+  }
+
+  // Scores of the chunk rows: how much the question (the last segment) attends to them over the stored KV, averaged
+  // over the layers.
+  void probe_scores() {
     const std::vector<std::vector<float>> mass = probe();
     const Stopwatch watch;
-    const std::vector<float> scores = question_scores(mass);
-    std::vector<int32_t> chosen = select_top(smooth_within(scores, chunk_lengths_, options_.blend.smooth), budget);
-    report_.select_ms = watch.ms();
+    report_.scores = smooth_within(question_scores(mass), chunk_lengths_, options_.blend.smooth);
+    report_.select_ms += watch.ms();
+  }
+
+  // What is given from outside, and the heads in front.
+  void weigh(std::vector<float>& scores) const {
+    for (size_t i = 0; i < options_.row_weights.size(); ++i) scores[i] *= options_.row_weights[i];
+    if (options_.blend.head_rows == 0) return;
+    const float above = 2 * *std::max_element(scores.begin(), scores.end()) + 1;
+    size_t first = 0;
+    for (const size_t length : chunk_lengths_) {
+      for (size_t i = 0; i < std::min<size_t>(options_.blend.head_rows, length); ++i) scores[first + i] += above;
+      first += length;
+    }
+  }
+
+  // The highest of report_.scores; ranks for narrow().
+  std::vector<int32_t> select_by_score() {
+    const Stopwatch watch;
+    weigh(report_.scores);
+    std::vector<int32_t> chosen = select_top(report_.scores, budgets_.front());
+    if (budgets_.back() != budgets_.front()) {
+      std::vector<int32_t> best = chosen;
+      std::stable_sort(best.begin(), best.end(), [&](int32_t a, int32_t b) {
+        return report_.scores[static_cast<size_t>(a)] > report_.scores[static_cast<size_t>(b)];
+      });
+      for (size_t i = 0; i < best.size(); ++i)
+        rank_[static_cast<size_t>(chunk_rows_[static_cast<size_t>(best[i])])] = i + 1;
+    }
+    report_.select_ms += watch.ms();
     return chosen;
   }
 
@@ -316,60 +335,72 @@ class Run {
     return scores;
   }
 
-  // All chunk rows up to the check layer; there those whose fresh K, V are farthest from the stored ones go on. One
-  // slice: the choice needs every row's deviation before any row may go on.
-  std::vector<int32_t> pass_by_deviation(size_t budget) {
+  // All chunk rows up to the check layer; there those whose fresh K, V are farthest from the stored ones go on, and
+  // wherever the budget falls behind it. One slice: the choice needs every row's deviation before any row may go on.
+  std::vector<int32_t> pass_by_deviation() {
     const Working working(*this, report_.compute_ms);
+    const std::vector<float> factors = std::exchange(report_.scores, {});  // of the hybrid policy; else none
     std::vector<int32_t> rows(chunk_rows_.size() + fresh_.size());
     std::merge(chunk_rows_.begin(), chunk_rows_.end(), fresh_.begin(), fresh_.end(), rows.begin());
     const uint32_t check = std::min(options_.blend.check_layer, n_layers_ - 1);
-    std::vector<int32_t> chosen;
+    std::vector<int32_t> chosen(chunk_rows_.size());
+    std::iota(chosen.begin(), chosen.end(), 0);
     runner_.begin(ids_at(rows), rows);
     for (uint32_t layer = 0; layer < n_layers_; ++layer) {
       poll();
       loader_->wait(layer);
       runner_.project(layer);
       charge(rows.size());
-      if (layer == check) {
-        chosen = select_by_deviation(layer, rows, budget);
-        const std::vector<int32_t> kept = rows_with_fresh(chosen);
-        std::vector<int32_t> indices;
+      if (layer == check || (layer > check && budgets_[layer] < chosen.size())) {
+        chosen = select_by_deviation(layer, rows, chosen, factors);
+        std::vector<int32_t> kept = rows_with_fresh(chosen), indices;
         indices.reserve(kept.size());
-        for (const int32_t p : kept) {
+        for (const int32_t p : kept)
           indices.push_back(static_cast<int32_t>(std::lower_bound(rows.begin(), rows.end(), p) - rows.begin()));
-        }
-        runner_.keep(indices);
-        rows = kept;
+        go_on_with(indices, kept, rows);
+        if (layer == check) first_chosen_ = chosen;
       }
+      if (layer >= check) repair(layer, rows);
       finish(layer, rows);
     }
     collect_logits(rows);
-    return chosen;
+    return first_chosen_;
   }
 
-  std::vector<int32_t> select_by_deviation(uint32_t layer, std::span<const int32_t> rows, size_t budget) {
+  // Of `candidates` (indices into chunk_rows_, all among `rows`), as many as the layer's budget allows.
+  std::vector<int32_t> select_by_deviation(uint32_t layer, std::span<const int32_t> rows,
+                                           const std::vector<int32_t>& candidates, std::span<const float> factors) {
     const Stopwatch watch;
     std::vector<float> k_dev(rows.size()), v_dev(rows.size());
     runner_.deviation(layer, k_dev, v_dev);
     std::vector<float> k_chunk, v_chunk;
-    for (size_t i = 0, c = 0; i < rows.size() && c < chunk_rows_.size(); ++i) {
-      if (rows[i] != chunk_rows_[c]) continue;
+    for (size_t i = 0, c = 0; i < rows.size() && c < candidates.size(); ++i) {
+      if (rows[i] != chunk_rows_[static_cast<size_t>(candidates[c])]) continue;
       k_chunk.push_back(k_dev[i]);
       v_chunk.push_back(v_dev[i]);
       ++c;
     }
+    CHECK(k_chunk.size() == candidates.size());
     const auto mean = [](const std::vector<float>& x) {
-      return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+      return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(std::max<size_t>(x.size(), 1));
     };
     // K and V have scales of their own; each counts relative to its mean over the prompt.
     const double k_scale = options_.blend.policy == PolicyKind::kDevV ? 0 : 1 / std::max(mean(k_chunk), 1e-30);
     const double v_scale = options_.blend.policy == PolicyKind::kDevK ? 0 : 1 / std::max(mean(v_chunk), 1e-30);
-    std::vector<float> scores(k_chunk.size());
-    for (size_t i = 0; i < scores.size(); ++i) {
-      scores[i] =
+    std::vector<float> scores(chunk_rows_.size(), 0.0f);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const auto row = static_cast<size_t>(candidates[i]);
+      scores[row] =
           static_cast<float>(k_scale * static_cast<double>(k_chunk[i]) + v_scale * static_cast<double>(v_chunk[i]));
+      if (!factors.empty()) scores[row] *= factors[row];
     }
-    std::vector<int32_t> chosen = select_top(scores, budget);
+    weigh(scores);
+    std::vector<float> of_candidates;
+    for (const int32_t c : candidates) of_candidates.push_back(scores[static_cast<size_t>(c)]);
+    std::vector<int32_t> chosen;
+    for (const int32_t i : select_top(of_candidates, budgets_[layer]))
+      chosen.push_back(candidates[static_cast<size_t>(i)]);
+    if (report_.scores.empty()) report_.scores = std::move(scores);
     report_.select_ms += watch.ms();
     return chosen;
   }
@@ -418,8 +449,9 @@ class Run {
   void finish_report(std::span<const int32_t> chosen) {
     loader_->account(report_);
     // Layer 0's K and V depend on the token alone, so a pass over all rows up to check layer 1 replaces no row's KV.
-    const bool by_deviation = options_.blend.policy == PolicyKind::kDevK ||
-                              options_.blend.policy == PolicyKind::kDevV || options_.blend.policy == PolicyKind::kDevKv;
+    const bool by_deviation =
+        options_.blend.policy == PolicyKind::kDevK || options_.blend.policy == PolicyKind::kDevV ||
+        options_.blend.policy == PolicyKind::kDevKv || options_.blend.policy == PolicyKind::kHybrid;
     if (by_deviation && options_.blend.check_layer > 1) {
       report_.recomputed = chunk_rows_;
     } else {
@@ -437,10 +469,14 @@ class Run {
   const std::vector<int32_t> ids_;
   const uint32_t n_layers_;
   std::vector<int32_t> fresh_, chunk_rows_;  // positions, ascending
-  std::vector<size_t> chunk_lengths_;
+  std::vector<size_t> chunk_lengths_;        // of the chunks that are not empty
+  std::vector<size_t> chunk_segments_;       // their places in the plan
+  std::vector<size_t> budgets_;              // [layers] chunk rows that go through the layer
+  std::vector<size_t> rank_;                 // [positions] of a chosen chunk row, from 1 on, where budgets fall; else 0
+  std::vector<int32_t> first_chosen_;        // at the check layer
   size_t question_start_ = 0;
   uint64_t row_layers_ = 0;
-  Loader* loader_ = nullptr;
+  LayerLoader* loader_ = nullptr;
   PipelineReport report_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,6 +24,9 @@ struct PipelineOptions {
   // fresh.
   KvBlock* capture = nullptr;
   size_t capture_from = 0;
+  // A factor for the score of each chunk row, in the order of their positions (query and the deviation policies), or
+  // the scores themselves (given). Empty: 1.
+  std::span<const float> row_weights = {};
   std::function<bool()> stop;  // polled between layers; true ends the run with stopped = true
 };
 
@@ -32,6 +36,7 @@ struct PipelineReport {
          n_fresh = 0;               // rows; n_exact counts resident ones too
   double charged = 0;               // rows x layers computed, probe included, over all rows x layers
   std::vector<int32_t> recomputed;  // positions of chunk rows that were recomputed in at least one layer
+  std::vector<float> scores;        // of the chunk rows, by which they were chosen; empty where the policy has none
   uint64_t bytes_loaded = 0;
   // The loader's side, beside the computing: from its start to its end; of that waiting for the files' bytes, and the
   // processor time of checksums and decompression and of rotating and placing.

@@ -35,7 +35,7 @@ class LayerRunner {
   // The last layer, whose output is wanted of the rows from `first` on only: puts the K and V of all current rows into
   // the live KV, then goes on with [first, rows), from which logits count. first <= rows.
   virtual void finish_last(uint32_t layer, size_t first) = 0;
-  // K (not rotated) and V of rows [first, first + n) as project computed them; after project, before keep or finish.
+  // K (not rotated) and V of rows [first, first + n) of the current rows as project computed them; before finish.
   virtual void fetch(uint32_t layer, size_t first, size_t n, std::span<std::byte> k, std::span<std::byte> v) = 0;
   // Logits [n, V] of the current rows [first, first + n), after the last layer's finish.
   virtual std::vector<float> logits(size_t first, size_t n) = 0;

@@ -3,19 +3,26 @@
 #include <algorithm>
 
 namespace cento {
+namespace {
 
-std::vector<int32_t> stand_in_context(std::span<const int32_t> preceding,
+size_t used_of(const std::vector<int32_t>& passage) { return std::min(passage.size(), kStandInPassageMax); }
+
+void append(std::vector<int32_t>& context, const std::vector<int32_t>& passage) {
+  context.insert(context.end(), passage.end() - static_cast<ptrdiff_t>(used_of(passage)), passage.end());
+}
+
+}  // namespace
+
+std::vector<int32_t> stand_in_context(const std::vector<std::vector<int32_t>>& preceding,
                                       const std::vector<std::vector<int32_t>>& passages) {
-  if (preceding.size() > kStandInTokens) preceding = preceding.last(kStandInTokens);
-  const size_t pad = kStandInTokens - preceding.size();
+  size_t n_own = 0;
+  auto own = preceding.end();
+  while (own != preceding.begin() && n_own < kStandInTokens) n_own += used_of(*--own);
   std::vector<int32_t> context;
-  for (const std::vector<int32_t>& passage : passages) {
-    const size_t n = std::min(passage.size(), pad - context.size());
-    context.insert(context.end(), passage.begin(), passage.begin() + static_cast<ptrdiff_t>(n));
-    if (context.size() == pad) break;
-  }
-  if (context.size() < pad) return {};
-  context.insert(context.end(), preceding.begin(), preceding.end());
+  for (auto pad = passages.begin(); pad != passages.end() && context.size() + n_own < kStandInTokens; ++pad)
+    append(context, *pad);
+  if (context.size() + n_own < kStandInTokens) return {};
+  for (; own != preceding.end(); ++own) append(context, *own);
   return context;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,6 +21,7 @@ class Engine {
 
   LoadedModel& model() { return model_; }
   KvShape shape() const { return forward_.shape(); }
+  void set_tap(Forward::AttendedTap tap) { forward_.set_tap(std::move(tap)); }
 
   // Rows at the front of `ids` that are in the live KV and equal to full prefill's: may be kResident in a plan.
   size_t resident_prefix(std::span<const int32_t> ids) const;

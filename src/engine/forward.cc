@@ -158,13 +158,17 @@ void Forward::attend(uint32_t layer, std::span<float> key_mass, size_t mass_from
   };
   if (key_mass.empty()) {
     rows(0, t_, nullptr);
-    return;
+  } else {
+    mass_.reserve(*ops_.device, key_mass.size_bytes());
+    mass_.clear();
+    rows(0, mass_from, nullptr);
+    rows(mass_from, t_, mass_.as<float>());
+    mass_.download(key_mass);
   }
-  mass_.reserve(*ops_.device, key_mass.size_bytes());
-  mass_.clear();
-  rows(0, mass_from, nullptr);
-  rows(mass_from, t_, mass_.as<float>());
-  mass_.download(key_mass);
+  if (!tap_) return;
+  std::vector<float> attended(t_ * q_width);
+  attended_.download(std::span(attended));
+  tap_(layer, pos_, attended);
 }
 
 void Forward::mix_attention(const PackedLayer& w) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,11 @@ class Forward final : public LayerRunner {
   // Room for `slots` positions; rows of the first `used` slots stay.
   void reserve(uint64_t slots, uint64_t used);
   const LiveKv& live() const { return live_; }
+
+  // Called behind every attention with the rows' positions and what they attended to, [rows, H*D]: for measurements.
+  // Empty: nothing is called.
+  using AttendedTap = std::function<void(uint32_t layer, std::span<const int32_t> pos, std::span<const float> rows)>;
+  void set_tap(AttendedTap tap) { tap_ = std::move(tap); }
 
   KvShape shape() const override { return live_.shape(); }
   uint64_t capacity() const override { return live_.capacity(); }
@@ -45,6 +51,7 @@ class Forward final : public LayerRunner {
   void feed_forward(const PackedLayer& w);
   void norm(const float* x, const Buffer& weight, float* y, size_t rows, bool add = false);
 
+  AttendedTap tap_;
   LoadedModel& model_;
   const ModelConfig& config_;
   const Ops& ops_;

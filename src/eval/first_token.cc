@@ -65,7 +65,8 @@ PromptFile make_prompt(const LoadedModel& model, const PromptLayout& layout, con
     used += count(prompt.chunks.back());
   }
   const size_t largest = room / n_chunks + n_chunks;
-  if (layout.prefix().size() + kStandInTokens + largest <= context) {
+  const size_t stand_in = kStandInTokens + kStandInTokens / (kStandInTexts - 1);  // whole texts: one too many at most
+  if (layout.prefix().size() + stand_in + largest <= context) {
     for (size_t i = 0; i < kStandInTexts; ++i)
       prompt.stand_in.push_back(synthetic_text(words, kStandInTokens / (kStandInTexts - 1), count, rng));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "kv/kv_block.h"
@@ -11,13 +12,14 @@ namespace cento {
 
 class MemoryKv final : public KvReader {
  public:
-  MemoryKv(KvBlock block, const Hash& key) : block_(std::move(block)), key_(key) {}
+  MemoryKv(KvBlock block, const Hash& key) : MemoryKv(std::make_shared<const KvBlock>(std::move(block)), key) {}
+  MemoryKv(std::shared_ptr<const KvBlock> block, const Hash& key) : block_(std::move(block)), key_(key) {}
 
-  uint64_t n_tokens() const override { return block_.n_tokens(); }
-  const KvShape& shape() const override { return block_.shape(); }
+  uint64_t n_tokens() const override { return block_->n_tokens(); }
+  const KvShape& shape() const override { return block_->shape(); }
   const Hash& key() const override { return key_; }
   Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override {
-    const KvBlock& block = block_;
+    const KvBlock& block = *block_;
     CENTO_CHECK(layer < block.shape().n_layers && k.size() == block.k(layer).size() &&
                 v.size() == block.v(layer).size());
     std::copy(block.k(layer).begin(), block.k(layer).end(), k.begin());
@@ -27,7 +29,7 @@ class MemoryKv final : public KvReader {
   uint64_t bytes_read() const override { return 0; }  // nothing came from a disk
 
  private:
-  KvBlock block_;
+  std::shared_ptr<const KvBlock> block_;
   Hash key_;
 };
 

@@ -120,13 +120,12 @@ class Precompute {
   }
 
   std::vector<int32_t> context_of(const DocStore::ChunkInOrder& place) {
-    std::vector<int32_t> preceding;
+    std::vector<std::vector<int32_t>> preceding;
     std::vector<ChunkRow> before = docs_.preceding(place.source_id, place.seq, 16);
     std::reverse(before.begin(), before.end());  // nearest came first
     for (const ChunkRow& row : before) {
       if (row.id == place.chunk_id) continue;  // the same text twice in one document
-      const std::vector<int32_t>& ids = ids_of(row.id);
-      preceding.insert(preceding.end(), ids.begin(), ids.end());
+      preceding.push_back(ids_of(row.id));
     }
     std::vector<std::vector<int32_t>> passages;
     for (const int64_t id : pinned_) {

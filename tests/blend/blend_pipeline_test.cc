@@ -1,7 +1,9 @@
 #include "blend/blend_pipeline.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "support/fake_runner.h"
@@ -61,10 +63,10 @@ std::unique_ptr<KvReader> kv_behind(const Ids& context, const Ids& ids) {
   return std::make_unique<MemoryKv>(std::move(block), Hash{});
 }
 
-PromptPlan blend_plan(const std::vector<Ids>& chunks) {
+PromptPlan blend_plan(const std::vector<Ids>& chunks, const Ids& context = kPrefix) {
   PromptPlan plan;
   plan.segments.push_back(fresh(kPrefix));
-  for (const Ids& c : chunks) plan.segments.push_back(stored(SegmentFrom::kChunk, c, kv_behind(kPrefix, c)));
+  for (const Ids& c : chunks) plan.segments.push_back(stored(SegmentFrom::kChunk, c, kv_behind(context, c)));
   plan.segments.push_back(fresh(kQuestion));
   return plan;
 }
@@ -104,12 +106,14 @@ TEST_CASE("pipeline: full prefill is the same in one slice, in slices of one row
 TEST_CASE("pipeline: recomputing every row equals full prefill bit for bit, whatever the policy and the order",
           "[blend]") {
   const PolicyKind policy = GENERATE(PolicyKind::kAll, PolicyKind::kRandom, PolicyKind::kHeadK, PolicyKind::kQuery,
-                                     PolicyKind::kDevK, PolicyKind::kDevV, PolicyKind::kDevKv);
+                                     PolicyKind::kDevK, PolicyKind::kDevV, PolicyKind::kDevKv, PolicyKind::kHybrid);
+  const Repair repair = GENERATE(Repair::kNone, Repair::kShift);  // nothing is left to repair
   const size_t slice = GENERATE(2, 512);
   CAPTURE(policy_name(policy), slice);
   for (const std::vector<Ids>& order : {std::vector<Ids>{kA, kB, kC}, {kC, kA, kB}, {kB}}) {
     FakeRunner runner(64);
     PipelineOptions options = with(policy, 1.0);
+    options.blend.repair = repair;
     options.slice_rows = slice;
     const auto report = run_ok(blend_plan(order), runner, options);
     CHECK(report.logits == full_logits(order));
@@ -175,6 +179,142 @@ TEST_CASE("pipeline: dev policies pick the rows whose neighbours changed most", 
   const auto report = run_ok(blend_plan({kA, kB}), runner, with(PolicyKind::kDevKv, 3.0 / 8.0));
   REQUIRE(report.recomputed.size() == 3);
   for (const int32_t p : report.recomputed) CHECK(p >= static_cast<int32_t>(kPrefix.size() + kA.size()));
+}
+
+TEST_CASE("pipeline: given weights choose the rows, or scale the scores of a policy", "[blend]") {
+  const std::vector<Ids> order = {kA, kB, kC};  // chunk rows at positions 3 to 14
+  std::vector<float> weights(12, 1.0f);
+  weights[2] = 9;
+  weights[7] = 8;
+  weights[11] = 7;
+  PipelineOptions options = with(PolicyKind::kOracle, 0.25);
+  options.row_weights = weights;
+  FakeRunner runner(64);
+  const auto given = run_ok(blend_plan(order), runner, options);
+  CHECK(given.recomputed == Ids{5, 10, 14});
+  CHECK(given.charged == Approx((6.0 + 3.0) / 18.0));  // no probe
+  // A row of no weight is not chosen, however much it is attended to or deviates.
+  for (const PolicyKind policy : {PolicyKind::kQuery, PolicyKind::kDevKv, PolicyKind::kHybrid}) {
+    CAPTURE(policy_name(policy));
+    const auto plain = run_ok(blend_plan(order), runner, with(policy, 0.25));
+    std::vector<float> without(12, 1.0f);
+    without[static_cast<size_t>(plain.recomputed[0] - 3)] = 0;
+    options = with(policy, 0.25);
+    options.row_weights = without;
+    const auto others = run_ok(blend_plan(order), runner, options);
+    REQUIRE(others.recomputed.size() == 3);
+    CHECK(std::count(others.recomputed.begin(), others.recomputed.end(), plain.recomputed[0]) == 0);
+    CHECK(std::count(others.recomputed.begin(), others.recomputed.end(), plain.recomputed[1]) == 1);
+  }
+}
+
+TEST_CASE("pipeline: the hybrid policy multiplies the question's attention and the deviation", "[blend]") {
+  const std::vector<Ids> order = {kA, kB, kC};
+  FakeRunner runner(64);
+  const auto scores_of = [&](PolicyKind policy) {
+    PipelineOptions options = with(policy, 0.25);
+    options.blend.smooth = 0;
+    return run_ok(blend_plan(order), runner, options).scores;
+  };
+  const std::vector<float> query = scores_of(PolicyKind::kQuery), deviation = scores_of(PolicyKind::kDevKv),
+                           hybrid = scores_of(PolicyKind::kHybrid);
+  REQUIRE(hybrid.size() == 12);
+  // The same products, rounded once.
+  for (size_t i = 0; i < hybrid.size(); ++i) CHECK(hybrid[i] == query[i] * deviation[i]);
+  CHECK(*std::max_element(hybrid.begin(), hybrid.end()) > 0);
+}
+
+TEST_CASE("pipeline: the first rows of each chunk can be put in front", "[blend]") {
+  const PolicyKind policy = GENERATE(PolicyKind::kQuery, PolicyKind::kDevKv, PolicyKind::kHybrid);
+  FakeRunner runner(64);
+  PipelineOptions options = with(policy, 8.0 / 12.0);
+  options.blend.head_rows = 2;
+  const auto report = run_ok(blend_plan({kA, kB, kC}), runner, options);
+  CHECK(report.recomputed.size() == 8);
+  for (const int32_t p : {3, 4, 8, 9, 11, 12})
+    CHECK(std::count(report.recomputed.begin(), report.recomputed.end(), p) == 1);
+}
+
+TEST_CASE("pipeline: a row that a falling ratio leaves out keeps its stored KV from that layer on", "[blend]") {
+  const PolicyKind policy = GENERATE(PolicyKind::kOracle, PolicyKind::kQuery, PolicyKind::kDevKv);
+  const std::vector<Ids> order = {kB, kA, kC};
+  const Ids elsewhere = {1, 2, 3, 40, 41};  // so that no stored row is right where it stands
+  std::vector<float> weights(12);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(1 + i * 5 % 12);
+  const auto run = [&](FakeRunner& runner, std::vector<double> ratios) {
+    PipelineOptions options = with(policy);
+    options.blend.layer_ratios = std::move(ratios);
+    if (policy == PolicyKind::kOracle) options.row_weights = weights;
+    return run_ok(blend_plan(order, elsewhere), runner, options);
+  };
+  FakeRunner reused(64), falling(64), half(64);
+  run_ok(blend_plan(order, elsewhere), reused, with(PolicyKind::kNone));
+  const auto report = run(falling, {0.5, 0.25});
+  const auto constant = run(half, {0.5});
+  // The check layer of deviation is the last of the two: what counts there is its own ratio.
+  const bool deviation = policy == PolicyKind::kDevKv;
+  CHECK(constant.recomputed.size() == 6);
+  CHECK(report.recomputed.size() == (deviation ? 3 : 6));
+  size_t changed = 0;
+  for (int32_t p = 3; p < 15; ++p) {
+    bool same = true;
+    for (size_t d = 0; d < FakeRunner::kDim; ++d) same = same && falling.live_v(1, p, d) == reused.live_v(1, p, d);
+    changed += same ? 0 : 1;
+  }
+  CHECK(changed == 3);
+}
+
+TEST_CASE("pipeline: the shift moves the rows that stay by what the recomputed ones moved", "[blend]") {
+  // Stored V of chunk A is full prefill's less 3 and K less 2, in every row and layer; so is B's, of which one row only
+  // is recomputed: too few to tell. Of A, 3 of 5 rows are: the others move by 3/7 of it.
+  FakeRunner exact(64);
+  run_ok(fresh_plan(kPrefix, kA, kB, kQuestion), exact);
+  const auto off = [&](const Ids& ids, int32_t first) {
+    KvBlock block(exact.shape(), ids.size());
+    for (uint32_t layer = 0; layer < FakeRunner::kLayers; ++layer) {
+      for (size_t i = 0; i < ids.size() * FakeRunner::kDim; ++i) {
+        const int32_t pos = first + static_cast<int32_t>(i / FakeRunner::kDim);
+        const size_t d = i % FakeRunner::kDim;
+        const float k = exact.live_k(layer, pos, d) / FakeRunner::rotation(pos) - 2,
+                    v = exact.live_v(layer, pos, d) - 3;
+        std::memcpy(block.k(layer).data() + i * sizeof k, &k, sizeof k);
+        std::memcpy(block.v(layer).data() + i * sizeof v, &v, sizeof v);
+      }
+    }
+    return std::make_unique<MemoryKv>(std::move(block), Hash{});
+  };
+  PromptPlan plan;
+  plan.segments.push_back(fresh(kPrefix));
+  plan.segments.push_back(stored(SegmentFrom::kChunk, kA, off(kA, 3)));
+  plan.segments.push_back(stored(SegmentFrom::kChunk, kB, off(kB, 8)));
+  plan.segments.push_back(fresh(kQuestion));
+  const std::vector<float> weights = {5, 0, 6, 0, 7, 0, 8, 0};
+  PipelineOptions options = with(PolicyKind::kOracle, 0.5);
+  options.row_weights = weights;
+  options.blend.repair = Repair::kShift;
+  FakeRunner runner(64);
+  const auto report = run_ok(std::move(plan), runner, options);
+  REQUIRE(report.recomputed == Ids{3, 5, 7, 9});
+  // Layer 0 is exact wherever a row is recomputed and is not repaired; in layer 1 the recomputed rows saw a mixture, so
+  // the expected shift is taken from what they became.
+  for (size_t d = 0; d < FakeRunner::kDim; ++d) {
+    CHECK(runner.live_v(0, 4, d) == Approx(exact.live_v(0, 4, d) - 3));
+    double v_shift = 0, k_shift = 0;
+    for (const int32_t p : {3, 5, 7}) {
+      v_shift += static_cast<double>(runner.live_v(1, p, d) - (exact.live_v(1, p, d) - 3)) / 7;
+      k_shift +=
+          static_cast<double>((runner.live_k(1, p, d) - exact.live_k(1, p, d)) / FakeRunner::rotation(p) + 2) / 7;
+    }
+    CHECK(std::abs(v_shift) > 0.1);
+    for (const int32_t p : {4, 6}) {
+      // Values below 16 and some ten roundings of 2^-24 of them.
+      CHECK(static_cast<double>(runner.live_v(1, p, d)) ==
+            Approx(static_cast<double>(exact.live_v(1, p, d)) - 3 + v_shift).margin(1e-5));
+      CHECK(static_cast<double>(runner.live_k(1, p, d) / FakeRunner::rotation(p)) ==
+            Approx(static_cast<double>(exact.live_k(1, p, d) / FakeRunner::rotation(p)) - 2 + k_shift).margin(1e-5));
+    }
+    for (const int32_t p : {8, 10}) CHECK(runner.live_v(1, p, d) == exact.live_v(1, p, d) - 3);
+  }
 }
 
 TEST_CASE("pipeline: a missing chunk in the middle is computed, not ranked", "[blend]") {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "blend/policy.h"
@@ -75,23 +76,53 @@ TEST_CASE("policies: every name is found and found once", "[blend]") {
   CHECK_FALSE(find_policy("").has_value());
 }
 
-TEST_CASE("stand_in_context: own preceding text behind the beginning of the passages, to a fixed length", "[blend]") {
-  const std::vector<int32_t> p(400, 1), q(500, 2);
-  std::vector<int32_t> preceding(100);
-  for (size_t i = 0; i < preceding.size(); ++i) preceding[i] = static_cast<int32_t>(1000 + i);
-  const auto context = stand_in_context(preceding, {p, q});
-  REQUIRE(context.size() == kStandInTokens);
-  CHECK(std::count(context.begin(), context.end(), 1) == 400);
-  CHECK(std::count(context.begin(), context.end(), 2) == 200);
-  CHECK(std::equal(preceding.begin(), preceding.end(), context.end() - 100));
-  // A long text keeps its nearest part; pads are not needed then.
-  std::vector<int32_t> many(900);
-  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int32_t>(i);
-  const auto near = stand_in_context(many, {});
-  REQUIRE(near.size() == kStandInTokens);
-  CHECK(near.front() == 200);
-  CHECK(near.back() == 899);
-  // Too little text of the kind: no stand-in at all.
-  CHECK(stand_in_context(preceding, {p}).empty());
+TEST_CASE("stand_in_context: own preceding chunks behind the beginning of the passages, all of them whole", "[blend]") {
+  const auto part = [](size_t n, int32_t first) {
+    std::vector<int32_t> ids(n);
+    std::iota(ids.begin(), ids.end(), first);
+    return ids;
+  };
+  const auto joined = [](const std::vector<std::vector<int32_t>>& parts) {
+    std::vector<int32_t> all;
+    for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
+    return all;
+  };
+  const auto a = part(100, 1000), b = part(200, 2000), p = part(300, 5000), q = part(250, 6000), r = part(90, 7000);
+  // 300 of its own; the pad ends with the passage that makes it 700.
+  CHECK(stand_in_context({a, b}, {p, q, r}) == joined({p, q, a, b}));
+  CHECK(stand_in_context({a, b}, {r, p, q}) == joined({r, p, q, a, b}));
+  // The nearest of its own, no pad once they suffice.
+  const auto c = part(450, 3000);
+  CHECK(stand_in_context({a, b, c, p}, {q}) == joined({c, p}));
+  CHECK(stand_in_context({}, {p, q, a, b, r}) == joined({p, q, a, b}));
+  // Too little text of the kind.
+  CHECK(stand_in_context({a, b}, {p}).empty());
   CHECK(stand_in_context({}, {}).empty());
+  // A passage longer than the whole context keeps its end, next to the chunk.
+  const auto huge = part(5000, 10000);
+  CHECK(stand_in_context({huge}, {}) == part(kStandInPassageMax, 15000 - static_cast<int32_t>(kStandInPassageMax)));
+  CHECK(stand_in_context({a}, {huge}).size() == kStandInPassageMax + a.size());
+}
+
+TEST_CASE("layer_budgets: one ratio a layer, never rising again", "[blend]") {
+  BlendSettings s;
+  s.policy = PolicyKind::kQuery;
+  s.ratio = 0.2;
+  CHECK(layer_budgets(s, 100, 3) == std::vector<size_t>{20, 20, 20});
+  s.layer_ratios = {0.5, 0.3, 0.4, 0.1};
+  CHECK(layer_budgets(s, 100, 6) == std::vector<size_t>{50, 30, 30, 10, 10, 10});
+  s.policy = PolicyKind::kAll;
+  CHECK(layer_budgets(s, 100, 2) == std::vector<size_t>{100, 100});
+  s.policy = PolicyKind::kNone;
+  CHECK(layer_budgets(s, 100, 2) == std::vector<size_t>{0, 0});
+}
+
+TEST_CASE("gradual_ratios: fall from 1.5 to 0.5 of the ratio behind the check layer", "[blend]") {
+  const std::vector<double> r = gradual_ratios(0.2, 1, 6);
+  REQUIRE(r.size() == 6);
+  CHECK(r[0] == Approx(0.3));
+  CHECK(r[1] == Approx(0.3));
+  CHECK(r[3] == Approx(0.2));
+  CHECK(r[5] == Approx(0.1));
+  CHECK(gradual_ratios(0.2, 1, 2).back() == Approx(0.3));  // nothing behind the check layer to fall in
 }

@@ -109,6 +109,11 @@ class FakeRunner final : public LayerRunner {
     for (size_t r = 0; r < pos.size(); ++r) put(layer, pos[r], &kf[r * kDim], &vf[r * kDim]);
   }
 
+  // What the live KV holds, K rotated.
+  float live_k(uint32_t layer, int32_t pos, size_t d) const { return live_k_[layer][at(pos, d)]; }
+  float live_v(uint32_t layer, int32_t pos, size_t d) const { return live_v_[layer][at(pos, d)]; }
+  static float rotation(int32_t pos) { return rotated(1.0f, pos); }
+
   size_t n_begun = 0;  // rows that passes were begun with
 
  private:

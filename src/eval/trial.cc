@@ -1,0 +1,401 @@
+#include "eval/trial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "engine/metrics.h"
+#include "kv/memory_kv.h"
+#include "session/chunk_kv.h"
+
+namespace cento {
+namespace {
+
+struct TrialStopped {};
+
+double nll(std::span<const float> logits, int32_t token) {
+  const double top = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x) - top);
+  return std::log(sum) + top - static_cast<double>(logits[static_cast<size_t>(token)]);
+}
+
+double value_of(KvType type, std::span<const std::byte> side, size_t i) {
+  if (type == KvType::kF32) return static_cast<double>(reinterpret_cast<const float*>(side.data())[i]);
+  return static_cast<double>(to_float(reinterpret_cast<const fp16*>(side.data())[i]));
+}
+
+// Squared distance of each row. [rows]
+std::vector<double> row_distance(const KvShape& shape, std::span<const std::byte> a, std::span<const std::byte> b) {
+  const size_t width = shape.row_values(), n = a.size() / shape.side_bytes(1);
+  std::vector<double> out(n, 0.0);
+  for (size_t i = 0; i < n * width; ++i) {
+    const double d = value_of(shape.type, a, i) - value_of(shape.type, b, i);
+    out[i / width] += d * d;
+  }
+  return out;
+}
+
+double mean_of(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double v : x) sum += v;
+  return x.empty() ? 0 : sum / static_cast<double>(x.size());
+}
+
+}  // namespace
+
+size_t TrialPrompt::n_tokens() const {
+  size_t n = prefix.size() + question.size();
+  for (const auto& c : chunks) n += c.size();
+  return n;
+}
+
+struct Trial::Impl {
+  Impl(Engine& engine_in, const TrialPrompt& prompt_in, const TrialOptions& options_in)
+      : engine(engine_in), prompt(prompt_in), options(options_in) {}
+
+  using Block = std::shared_ptr<const KvBlock>;
+  // [layer][question row] from the prompt's last question row backwards, each [H*D].
+  using Attended = std::vector<std::vector<float>>;
+
+  size_t vocab() const { return engine.model().config().vocab; }
+
+  static Segment fresh(const std::vector<int32_t>& ids) {
+    Segment s;
+    s.ids = ids;
+    return s;
+  }
+
+  Segment prefix_segment(bool resident_allowed) {
+    Segment s = fresh(prompt.prefix);
+    if (resident_allowed && engine.resident_prefix(prompt.prefix) == prompt.prefix.size())
+      s.from = SegmentFrom::kResident;
+    return s;
+  }
+
+  void poll() const {
+    if (options.stop && options.stop()) throw TrialStopped{};
+  }
+
+  const std::vector<Block>& blocks(bool stand_in) {
+    std::vector<Block>& out = stored[stand_in ? 1 : 0];
+    if (!out.empty()) return out;
+    std::vector<Block> made;
+    for (size_t i = 0; i < prompt.chunks.size(); ++i) {
+      std::vector<int32_t> context = prompt.prefix;
+      if (stand_in && i < prompt.contexts.size())
+        context.insert(context.end(), prompt.contexts[i].begin(), prompt.contexts[i].end());
+      auto computed = compute_kv(engine, context, prompt.chunks[i], options.stop);
+      if (!computed) throw TrialStopped{};
+      made.push_back(std::make_shared<const KvBlock>(std::move(computed->block)));
+    }
+    out = std::move(made);
+    return out;
+  }
+
+  // K and V of all chunk rows as full prefill computes them.
+  const KvBlock& full_kv() {
+    if (full_block) return *full_block;
+    size_t n = 0;
+    for (const auto& c : prompt.chunks) n += c.size();
+    KvBlock block(engine.shape(), n);
+    PromptPlan plan = full_plan();
+    PipelineOptions run;
+    run.capture = &block;
+    run.capture_from = prompt.prefix.size();
+    run.stop = options.stop;
+    finished(engine.prefill(plan, run, 0));
+    full_block = std::make_unique<KvBlock>(std::move(block));
+    return *full_block;
+  }
+
+  PromptPlan full_plan() {
+    engine.truncate(0);
+    PromptPlan plan;
+    plan.segments.push_back(fresh(prompt.prefix));
+    for (const auto& c : prompt.chunks) plan.segments.push_back(fresh(c));
+    plan.segments.push_back(fresh(prompt.question));
+    return plan;
+  }
+
+  PromptPlan plan_of(const TrialSetting& setting) {
+    if (setting.kind == TrialKind::kFull) return full_plan();
+    PromptPlan plan;
+    if (setting.kind == TrialKind::kNoContext) {
+      plan.segments.push_back(prefix_segment(true));
+      plan.segments.push_back(fresh(prompt.question));
+      return plan;
+    }
+    const std::vector<Block>& kv = blocks(setting.stand_in);
+    plan.segments.push_back(prefix_segment(true));
+    for (size_t i = 0; i < prompt.chunks.size(); ++i) {
+      Segment s = fresh(prompt.chunks[i]);
+      if (!s.ids.empty()) {
+        const bool alone = !setting.stand_in || i >= prompt.contexts.size() || prompt.contexts[i].empty();
+        s.from = i == 0 && alone ? SegmentFrom::kExact : SegmentFrom::kChunk;
+        s.kv = std::make_unique<MemoryKv>(kv[i], kv_ids_hash(s.ids));
+      }
+      plan.segments.push_back(std::move(s));
+    }
+    plan.segments.push_back(fresh(prompt.question));
+    return plan;
+  }
+
+  static PipelineReport finished(std::variant<PipelineReport, SegmentFailure> outcome) {
+    if (const auto* failure = std::get_if<SegmentFailure>(&outcome)) throw failure->error;
+    auto report = std::get<PipelineReport>(std::move(outcome));
+    if (report.stopped) throw TrialStopped{};
+    return report;
+  }
+
+  bool ends(int32_t id) const {
+    const std::vector<int32_t>& end = engine.model().tokenizer().end_of_turn;
+    return std::find(end.begin(), end.end(), id) != end.end();
+  }
+
+  // Greedy, behind what the live KV holds, from `logits` on: at most `n` tokens, the one that ends the turn left out.
+  std::vector<int32_t> continue_greedily(std::vector<float> logits, size_t n) {
+    std::vector<int32_t> ids;
+    while (ids.size() < n) {
+      const auto id = static_cast<int32_t>(argmax(logits));
+      if (ends(id)) break;
+      ids.push_back(id);
+      poll();
+      if (ids.size() < n) logits = engine.extend(std::span(&id, 1));
+    }
+    return ids;
+  }
+
+  // Logits of the prompt's last row and of each teacher-forced token: [answer + 1, V].
+  std::vector<float> force(std::vector<float> first, const std::vector<int32_t>& answer) {
+    if (answer.empty()) return first;
+    const std::vector<float> rest = engine.extend(answer, true);
+    first.insert(first.end(), rest.begin(), rest.end());
+    return first;
+  }
+
+  void tap(Attended* into, size_t n_prompt) {
+    if (into == nullptr) {
+      engine.set_tap({});
+      return;
+    }
+    const size_t n_question = prompt.question.size();
+    into->assign(engine.shape().n_layers, {});
+    engine.set_tap([into, n_prompt, n_question](uint32_t layer, std::span<const int32_t> pos,
+                                                std::span<const float> rows) {
+      const size_t width = rows.size() / pos.size();
+      const auto first = static_cast<int32_t>(n_prompt - n_question);
+      const size_t from = static_cast<size_t>(std::lower_bound(pos.begin(), pos.end(), first) - pos.begin()) * width;
+      std::vector<float>& layer_rows = (*into)[layer];
+      if (layer_rows.size() >= n_question * width) layer_rows.clear();  // the probe's rows give way to the last pass's
+      layer_rows.insert(layer_rows.end(), rows.begin() + static_cast<ptrdiff_t>(from), rows.end());
+    });
+  }
+
+  // |a - b| / |b| of each layer, over the last rows that both have.
+  static std::vector<double> shift(const Attended& a, const Attended& b) {
+    std::vector<double> out;
+    for (size_t l = 0; l < std::min(a.size(), b.size()); ++l) {
+      const size_t n = std::min(a[l].size(), b[l].size());
+      double difference = 0, size = 0;
+      for (size_t i = 0; i < n; ++i) {
+        const double x = static_cast<double>(a[l][a[l].size() - n + i]);
+        const double y = static_cast<double>(b[l][b[l].size() - n + i]);
+        difference += (x - y) * (x - y);
+        size += y * y;
+      }
+      out.push_back(size > 0 ? std::sqrt(difference / size) : 0);
+    }
+    return out;
+  }
+
+  void make_reference() {
+    PromptPlan plan = full_plan();
+    const size_t n = plan.n_tokens();
+    if (options.want_attention) tap(&full_attended, n);
+    PipelineOptions run;
+    run.stop = options.stop;
+    const Stopwatch watch;
+    const PipelineReport report = finished(engine.prefill(plan, run, reserve()));
+    tap(nullptr, 0);
+    reference.ttft_ms = watch.ms();
+    const size_t forced = prompt.answer ? 0 : options.answer_tokens;
+    reference.own_answer = continue_greedily(report.logits, std::max(forced, options.own_answer_tokens));
+    reference.answer = reference.own_answer;
+    if (reference.answer.size() > options.answer_tokens) reference.answer.resize(options.answer_tokens);
+    if (reference.own_answer.size() > options.own_answer_tokens) reference.own_answer.resize(options.own_answer_tokens);
+    if (prompt.answer) reference.answer = *prompt.answer;
+    engine.truncate(n);
+    reference.logits = force(report.logits, reference.answer);
+    reference.rows = reference.answer.size() + 1;
+  }
+
+  size_t reserve() const {
+    return std::max({options.answer_tokens, options.own_answer_tokens, prompt.answer ? prompt.answer->size() : 0});
+  }
+
+  TrialOutcome run(const TrialSetting& setting) {
+    PipelineOptions run;
+    run.blend = setting.blend;
+    run.stop = options.stop;
+    std::vector<float> weights;
+    if (setting.kind == TrialKind::kBlend && setting.blend.policy == PolicyKind::kOracle) {
+      weights = deviation_of_rankable(setting);
+      run.row_weights = weights;
+    }
+    if (setting.kind == TrialKind::kBlend) {
+      (void)blocks(setting.stand_in);
+      warm_prefix();
+    }
+    Attended attended;
+    const Stopwatch watch;
+    PromptPlan plan = plan_of(setting);
+    const size_t n = plan.n_tokens();
+    if (options.want_attention && setting.kind != TrialKind::kNoContext) tap(&attended, n);
+    const PipelineReport report = finished(engine.prefill(plan, run, reserve()));
+    TrialOutcome out;
+    out.ttft_ms = watch.ms();
+    tap(nullptr, 0);
+    out.charged = report.charged;
+    out.n_tokens = report.n_total;
+    out.n_recomputed = report.n_recomputed;
+    if (options.want_attention) out.attention_shift = shift(attended, full_attended);
+    compare(report.logits, n, out);
+    return out;
+  }
+
+  void compare(const std::vector<float>& first, size_t n_prompt, TrialOutcome& out) {
+    std::vector<float> logits = force(first, reference.answer);
+    const size_t v = vocab();
+    size_t agree = 0;  // leading tokens of full prefill's own answer that this setting would choose too
+    bool agreeing = true;
+    for (size_t row = 0; row < reference.rows; ++row) {
+      const auto full = std::span(reference.logits).subspan(row * v, v), own = std::span(logits).subspan(row * v, v);
+      out.kl.push_back(kl_divergence(full, own));
+      const size_t top = argmax(own);
+      out.same_top.push_back(top == argmax(full) ? 1 : 0);
+      if (row < reference.answer.size()) {
+        out.nll += nll(own, reference.answer[row]);
+        out.nll_full += nll(full, reference.answer[row]);
+      }
+      agreeing = agreeing && row < reference.answer.size() && static_cast<int32_t>(top) == reference.answer[row];
+      if (agreeing) ++agree;
+    }
+    if (!reference.answer.empty()) {
+      out.nll /= static_cast<double>(reference.answer.size());
+      out.nll_full /= static_cast<double>(reference.answer.size());
+    }
+    if (options.own_answer_tokens > 0) {
+      // What was teacher-forced is this setting's own answer as far as it would have chosen the same tokens.
+      agree = std::min(agree, options.own_answer_tokens);
+      out.answer.assign(reference.answer.begin(), reference.answer.begin() + static_cast<ptrdiff_t>(agree));
+      engine.truncate(n_prompt + agree);
+      const auto at = std::span(logits).subspan(agree * v, v);
+      const std::vector<int32_t> rest =
+          continue_greedily(std::vector<float>(at.begin(), at.end()), options.own_answer_tokens - agree);
+      out.answer.insert(out.answer.end(), rest.begin(), rest.end());
+    }
+    if (options.want_logits) out.logits = std::move(logits);
+  }
+
+  // The fixed prefix in the live KV, as a program that has answered before has it.
+  void warm_prefix() {
+    if (engine.resident_prefix(prompt.prefix) == prompt.prefix.size()) return;
+    PromptPlan plan;
+    plan.segments.push_back(fresh(prompt.prefix));
+    PipelineOptions run;
+    run.stop = options.stop;
+    finished(engine.prefill(plan, run, 0));
+  }
+
+  // [layers][chunk rows] distance of two sets of stored rows; b may be one block of all rows.
+  std::vector<std::vector<float>> layer_distance(const std::vector<Block>& a, const KvBlock& b) {
+    const KvShape shape = engine.shape();
+    std::vector<std::vector<float>> out(shape.n_layers);
+    for (uint32_t layer = 0; layer < shape.n_layers; ++layer) {
+      std::vector<double> k, v;
+      size_t first = 0;
+      for (const Block& block : a) {
+        const size_t n = block->n_tokens();
+        const auto part = [&](std::span<const std::byte> side) {
+          return side.subspan(shape.side_bytes(first), shape.side_bytes(n));
+        };
+        const std::vector<double> dk = row_distance(shape, block->k(layer), part(b.k(layer)));
+        const std::vector<double> dv = row_distance(shape, block->v(layer), part(b.v(layer)));
+        k.insert(k.end(), dk.begin(), dk.end());
+        v.insert(v.end(), dv.begin(), dv.end());
+        first += n;
+        poll();
+      }
+      const double k_mean = std::max(mean_of(k), 1e-30), v_mean = std::max(mean_of(v), 1e-30);
+      for (size_t i = 0; i < k.size(); ++i) out[layer].push_back(static_cast<float>(k[i] / k_mean + v[i] / v_mean));
+    }
+    return out;
+  }
+
+  static std::vector<float> mean_over_layers(const std::vector<std::vector<float>>& by_layer) {
+    std::vector<float> out(by_layer.empty() ? 0 : by_layer[0].size(), 0.0f);
+    for (size_t l = 1; l < by_layer.size(); ++l)
+      for (size_t i = 0; i < out.size(); ++i) out[i] += by_layer[l][i] / static_cast<float>(by_layer.size() - 1);
+    return out;
+  }
+
+  // Without the rows of a first chunk that is exact.
+  std::vector<float> deviation_of_rankable(const TrialSetting& setting) {
+    std::vector<float> all = mean_over_layers(layer_distance(blocks(setting.stand_in), full_kv()));
+    const bool alone = !setting.stand_in || prompt.contexts.empty() || prompt.contexts[0].empty();
+    if (alone && !prompt.chunks.empty())
+      all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(prompt.chunks[0].size()));
+    return all;
+  }
+
+  Engine& engine;
+  const TrialPrompt& prompt;
+  const TrialOptions& options;
+  TrialReference reference;
+  std::vector<Block> stored[2];  // behind the prefix, behind the stand-in context
+  std::unique_ptr<KvBlock> full_block;
+  Attended full_attended;
+};
+
+Trial::Trial(Engine& engine, const TrialPrompt& prompt, const TrialOptions& options)
+    : impl_(std::make_unique<Impl>(engine, prompt, options)) {}
+Trial::~Trial() = default;
+
+bool Trial::prepare(const TrialReference* known) {
+  try {
+    if (known != nullptr && !impl_->options.want_attention) {
+      impl_->reference = *known;
+    } else {
+      impl_->make_reference();
+    }
+    return true;
+  } catch (const TrialStopped&) {
+    impl_->engine.set_tap({});
+    return false;
+  }
+}
+
+const TrialReference& Trial::reference() const { return impl_->reference; }
+
+std::optional<TrialOutcome> Trial::run(const TrialSetting& setting) {
+  CHECK(impl_->reference.rows > 0);
+  try {
+    return impl_->run(setting);
+  } catch (const TrialStopped&) {
+    impl_->engine.set_tap({});
+    return std::nullopt;
+  }
+}
+
+std::vector<std::vector<float>> Trial::layer_deviation(bool stand_in) {
+  try {
+    return impl_->layer_distance(impl_->blocks(stand_in), impl_->full_kv());
+  } catch (const TrialStopped&) {
+    return {};
+  }
+}
+
+}  // namespace cento
