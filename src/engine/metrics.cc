@@ -30,6 +30,11 @@ double kl_divergence(std::span<const float> p_logits, std::span<const float> q_l
   return std::max(kl, 0.0);
 }
 
+double negative_log_likelihood(std::span<const float> logits, size_t id) {
+  CHECK(id < logits.size());
+  return log_sum_exp(logits) - static_cast<double>(logits[id]);
+}
+
 size_t argmax(std::span<const float> logits) {
   CHECK(!logits.empty());
   size_t best = 0;

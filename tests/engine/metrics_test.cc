@@ -72,3 +72,17 @@ TEST_CASE("metrics: argmax is the first of equals, never NaN while there is a nu
   CHECK(argmax(std::vector{kNaN, kNaN}) == 0);
   CHECK(argmax(std::vector{1.0f, kInf}) == 1);
 }
+
+TEST_CASE("metrics: negative log-likelihood of known distributions", "[engine]") {
+  const std::vector<float> even(8, 100.0f), sure = {0.0f, -kInf};
+  CHECK(negative_log_likelihood(even, 3) == Approx(std::log(8.0)).epsilon(1e-15));
+  // Chances 1/5 and 4/5: one logit larger by ln 4, which float rounds by less than 6e-8.
+  const std::vector<float> fifth = {-7000.0f, -7000.0f + static_cast<float>(std::log(4.0))};
+  CHECK(negative_log_likelihood(std::vector<float>{0.0f, static_cast<float>(std::log(4.0))}, 0) ==
+        Approx(std::log(5.0)).epsilon(0).margin(1e-7));
+  CHECK(std::isfinite(negative_log_likelihood(fifth, 0)));  // exp(-7000) alone would be 0
+  CHECK(negative_log_likelihood(sure, 0) == 0);
+  CHECK(negative_log_likelihood(sure, 1) == HUGE_VAL);
+  CHECK(std::isnan(negative_log_likelihood(std::vector<float>{0.0f, kNaN}, 0)));
+  CHECK(std::isnan(negative_log_likelihood(std::vector<float>{kInf, 0.0f}, 0)));
+}
