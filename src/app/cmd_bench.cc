@@ -5,6 +5,7 @@
 #include "app/interrupt.h"
 #include "app/json.h"
 #include "app/store_options.h"
+#include "app/text_table.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "eval/bench.h"
@@ -134,25 +135,6 @@ std::string with_quartiles(const Spread& s) {
   return number(s.median) + " [" + number(s.q1) + ", " + number(s.q3) + "]";
 }
 
-// Columns as wide as their widest cell; the first is left-aligned, the others right.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - row[c].size(), ' ');
-      line += (c > 0 ? "  " : "") + (c == 0 ? row[c] + pad : pad + row[c]);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return out;
-}
-
 std::string rates_text(const BenchReport& r, const SpeedOptions& o) {
   std::vector<std::vector<std::string>> rows = {{"tokens/s", "cento"}};
   rows.push_back({"prefill of " + std::to_string(o.prompt_tokens), with_quartiles(r.prefill)});
@@ -165,7 +147,7 @@ std::string rates_text(const BenchReport& r, const SpeedOptions& o) {
     add(rows[1], r.peer->prefill, r.prefill_ratio);
     add(rows[2], r.peer->decode, r.decode_ratio);
   }
-  return table(rows);
+  return text_table(rows);
 }
 
 std::string first_token_text(const FirstTokenReport& f) {
@@ -193,7 +175,7 @@ std::string first_token_text(const FirstTokenReport& f) {
   std::snprintf(blend, sizeof blend,
                 "blend: policy %s, %zu rows recomputed, charged %.1f %% of full prefill, %s loaded\n", f.policy.c_str(),
                 f.recomputed, 100 * f.charged, size_text(f.bytes_loaded).c_str());
-  std::string out = table(rows);
+  std::string out = text_table(rows);
   // Its rows belong to two tables with the same columns; an empty line parts them.
   out.insert(out.find("\nnew question behind") + 1, "\n");
   return out + "\n" + blend;

@@ -25,6 +25,7 @@ int cmd_query(Run& run, const QueryCommand& command);
 int cmd_cache(Run& run, const CacheCommand& command);
 int cmd_model(Run& run, const ModelCommand& command);
 int cmd_bench(Run& run, const BenchCommand& command);
+int cmd_eval(Run& run, const EvalCommand& command);
 int cmd_config(Run& run, const ConfigCommand& command);
 int cmd_doctor(Run& run, const DoctorCommand& command);
 int cmd_completion(Run& run, const CompletionCommand& command);

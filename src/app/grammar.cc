@@ -10,6 +10,7 @@ namespace cento {
 namespace {
 
 constexpr uint64_t kBenchTokensMax = 1u << 24;  // above any context; the model's own is checked when it is known
+constexpr double kDefaultRatio = -1;            // in EvalCommand::ratios: the policy's own budget
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void add_run_options(CommandBuilder& b, RunOptions& run) {
@@ -21,6 +22,28 @@ void add_run_options(CommandBuilder& b, RunOptions& run) {
           "chat format, if the model's own is not recognised (" + one_of(ChatTemplate::names()) + ")", "",
           to_text(run.chat_template));
   b.value("--target", "NAME", "instruction set of the kernels, \"ref\" for plain C++", "auto", to_text(run.target));
+}
+
+// "a,b,c" without empty words.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  size_t from = 0;
+  while (from <= text.size()) {
+    const size_t end = std::min(text.find(',', from), text.size());
+    const std::string word(trim(text.substr(from, end - from)));
+    if (word.empty()) throw BadValue{"an empty word in \"" + text + "\""};
+    words.push_back(word);
+    from = end + 1;
+  }
+  return words;
+}
+
+SetValues to_word_list(std::vector<std::string>& out, std::vector<std::string> choices) {
+  return [&out, choices = std::move(choices)](const std::vector<std::string>& v) {
+    out.clear();
+    for (const std::string& word : split_list(v.back()))
+      to_choice(choices, [&out](const std::string& w) { out.push_back(w); })({word});
+  };
 }
 
 }  // namespace
@@ -43,6 +66,7 @@ Grammar::Grammar() {
   add_cache(program);
   add_model(program);
   add_bench(program);
+  add_eval(program);
   add_small_ones(program);
 }
 
@@ -222,6 +246,62 @@ void Grammar::add_bench(CommandBuilder& program) {
   b.value("--repeat", "N", "runs of each kind, after one that does not count", "10", to_number(o.repeat, 1, 1000));
   b.value("--against", "LLAMA_BENCH", "llama.cpp's llama-bench, to be run too", "", to_text(bench.peer));
   add_run_options(b, bench.run);
+}
+
+void Grammar::add_eval(CommandBuilder& program) {
+  CommandBuilder b = program.subcommand(
+      "eval", "measure what blending costs in quality and saves in time",
+      "Runs every setting on every item beside full prefill of the same tokens and says how close each comes, with\n"
+      "intervals. Data: JSON Lines of questions over passages, of texts to summarise, or of prompts. With --out a "
+      "sweep\n"
+      "that was stopped goes on where it was.",
+      "cento eval questions.jsonl --items 20\n"
+      "cento eval qa.jsonl summ.jsonl --policy query,dev-kv,none --ratio .05,.15 --out results\n"
+      "cento eval prompts.jsonl --logits logits --json | jq '.sets[].settings[] | [.name, .kl.mean.value]'");
+  EvalOptions& o = eval.eval;
+  b.positional("DATA", "file of items", true, to_texts(o.data), true);
+  std::vector<std::string> names;
+  for (const auto& p : policies()) {
+    names.push_back(p.name);
+    if (p.kind == PolicyKind::kDevK || p.kind == PolicyKind::kDevV || p.kind == PolicyKind::kDevKv)
+      names.push_back(std::string(p.name) + "-gradual");
+  }
+  b.value("--policy", "NAME,...", "policies: " + one_of(names), "query,dev-kv", to_word_list(eval.policies, names));
+  b.value("--ratio", "R,...", "shares of the reused rows that are recomputed, 0 to 1; \"default\" is the program's own",
+          "0.05,0.15", [this](const std::vector<std::string>& v) {
+            eval.ratios.clear();
+            for (const std::string& word : split_list(v.back())) {
+              double ratio = kDefaultRatio;
+              if (word != "default") to_real(ratio, 0, 1)({word});
+              eval.ratios.push_back(ratio);
+            }
+          });
+  b.value("--context", "NAME,...", "what chunk KV is computed behind: stand-in, prefix", "stand-in",
+          to_word_list(eval.contexts, {"stand-in", "prefix"}));
+  b.value("--repair", "NAME,...", "what is done to the rows that are not recomputed: none, shift", "none",
+          to_word_list(eval.repairs, {"none", "shift"}));
+  b.value("--check-layer", "N", "layer whose deviation counts, for dev-k, dev-v, dev-kv and hybrid", "1",
+          to_number(eval.blend.check_layer, 1, 1000));
+  b.value("--head-rows", "N", "first rows of each chunk that are always recomputed, within the ratio", "0",
+          to_number(eval.blend.head_rows, 0, 1u << 20));
+  b.value("--smooth", "N", "rows on either side over which the question's attention is averaged", "2",
+          to_number(eval.blend.smooth, 0, 1000));
+  b.value("--probe-depth", "D", "share of the layers that are asked for the question's attention", "1",
+          to_real(eval.blend.probe_depth, 0.01, 1));
+  b.value("--items", "N", "items of each file; 0: all", "0", to_number(o.items, 0, 1u << 30));
+  b.value("--order", "given|shuffle", "order of the passages of an item", "given",
+          to_choice({"given", "shuffle"}, [&o](const std::string& v) { o.shuffle = v == "shuffle"; }));
+  b.value("--seed", "N", "of the order, of the passages that stand in, and of the intervals", "1",
+          to_number(o.seed, 0, std::numeric_limits<uint64_t>::max()));
+  b.value("--answer-tokens", "N", "tokens of full prefill's answer that are compared", "24",
+          to_number(o.answer_tokens, 1, 4096));
+  b.value("--own-answer-tokens", "N", "tokens of each setting's own answer, for F1 and ROUGE-L; 0: no scores", "32",
+          to_number(o.own_answer_tokens, 0, 4096));
+  b.flag("--attention", "also measure how far the attention's output moves, layer by layer", o.attention);
+  b.value("--out", "DIR", "write results.json and report.html here, and keep what was measured", "", to_text(o.folder));
+  b.value("--logits", "DIR", "write each trial's logits here, float32 [rows, V], as .npy", "",
+          to_text(eval.logits_folder));
+  add_run_options(b, eval.run);
 }
 
 void Grammar::add_small_ones(CommandBuilder& program) {

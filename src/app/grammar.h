@@ -26,6 +26,7 @@ struct Grammar {
   CacheCommand cache;
   ModelCommand model;
   BenchCommand bench;
+  EvalCommand eval;
   CompletionCommand completion;
   HelpCommand help;
 
@@ -37,6 +38,7 @@ struct Grammar {
   void add_cache(CommandBuilder& program);
   void add_model(CommandBuilder& program);
   void add_bench(CommandBuilder& program);
+  void add_eval(CommandBuilder& program);
   void add_small_ones(CommandBuilder& program);
 };
 

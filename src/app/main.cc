@@ -35,6 +35,7 @@ int dispatch(Run& run) {
     int operator()(const CacheCommand& c) const { return cmd_cache(run, c); }
     int operator()(const ModelCommand& c) const { return cmd_model(run, c); }
     int operator()(const BenchCommand& c) const { return cmd_bench(run, c); }
+    int operator()(const EvalCommand& c) const { return cmd_eval(run, c); }
     int operator()(const ConfigCommand& c) const { return cmd_config(run, c); }
     int operator()(const DoctorCommand& c) const { return cmd_doctor(run, c); }
     int operator()(const CompletionCommand& c) const { return cmd_completion(run, c); }

@@ -12,6 +12,7 @@
 #include "app/command_doc.h"
 #include "compute/ops.h"
 #include "docs/indexer.h"
+#include "eval/evaluation.h"
 #include "eval/speed.h"
 #include "session/answer.h"
 #include "session/precompute.h"
@@ -77,6 +78,19 @@ struct BenchCommand {
   RunOptions run;
 };
 
+struct EvalCommand {
+  EvalOptions eval;  // its settings are made of the lists below, each with each
+  std::vector<std::string> policies = {"query", "dev-kv"};
+  std::vector<double> ratios = {0.05, 0.15};
+  std::vector<std::string> contexts = {"stand-in"};
+  std::vector<std::string> repairs = {"none"};
+  BlendSettings blend;  // the rest, the same for all
+  std::string logits_folder;
+  RunOptions run;
+};
+// The settings that the lists ask for. Throws Error(kUsage).
+std::vector<TrialSetting> settings_of(const EvalCommand& command, size_t n_layers);
+
 struct ConfigCommand {};
 struct DoctorCommand {};
 struct CompletionCommand {
@@ -98,8 +112,8 @@ const char* setting_from_name(Setting::From from);
 
 struct Options {
   CommonOptions common;
-  std::variant<IndexCommand, PrecomputeCommand, QueryCommand, CacheCommand, ModelCommand, BenchCommand, ConfigCommand,
-               DoctorCommand, CompletionCommand, HelpCommand>
+  std::variant<IndexCommand, PrecomputeCommand, QueryCommand, CacheCommand, ModelCommand, BenchCommand, EvalCommand,
+               ConfigCommand, DoctorCommand, CompletionCommand, HelpCommand>
       command;
   std::vector<Setting> settings;  // all of them, in the order of --help
   std::string config_file;        // that was read, or would be

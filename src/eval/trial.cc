@@ -15,13 +15,6 @@ namespace {
 
 struct TrialStopped {};
 
-double nll(std::span<const float> logits, int32_t token) {
-  const double top = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(static_cast<double>(x) - top);
-  return std::log(sum) + top - static_cast<double>(logits[static_cast<size_t>(token)]);
-}
-
 double value_of(KvType type, std::span<const std::byte> side, size_t i) {
   if (type == KvType::kF32) return static_cast<double>(reinterpret_cast<const float*>(side.data())[i]);
   return static_cast<double>(to_float(reinterpret_cast<const fp16*>(side.data())[i]));
@@ -277,8 +270,8 @@ struct Trial::Impl {
       const size_t top = argmax(own);
       out.same_top.push_back(top == argmax(full) ? 1 : 0);
       if (row < reference.answer.size()) {
-        out.nll += nll(own, reference.answer[row]);
-        out.nll_full += nll(full, reference.answer[row]);
+        out.nll += negative_log_likelihood(own, static_cast<size_t>(reference.answer[row]));
+        out.nll_full += negative_log_likelihood(full, static_cast<size_t>(reference.answer[row]));
       }
       agreeing = agreeing && row < reference.answer.size() && static_cast<int32_t>(top) == reference.answer[row];
       if (agreeing) ++agree;

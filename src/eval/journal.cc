@@ -1,0 +1,198 @@
+#include "eval/journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/size_math.h"
+
+namespace cento {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kJournalBytesMax = uint64_t{4} << 30;
+constexpr uint32_t kMagic = 0x31464643;  // "CFF1"
+constexpr uint64_t kTokensMax = 1u << 20;
+
+// Not finite: null, which no reader takes for a number.
+Json numbers(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (const double v : values) out.push_back(std::isfinite(v) ? Json(v) : Json());
+  return out;
+}
+std::vector<double> numbers_of(const Json& j) {
+  std::vector<double> out;
+  for (const Json& v : j) out.push_back(v.is_number() ? v.get<double>() : NAN);
+  return out;
+}
+
+// KEY: magic, rows, answer tokens, own answer tokens, time; then tokens, logits, CRC-32C of all before it.
+struct Head {
+  uint32_t magic = kMagic, rows = 0, n_answer = 0, n_own = 0;
+  double ttft_ms = 0;
+};
+
+void append(std::vector<std::byte>& out, const void* from, size_t n_bytes) {
+  const auto* p = static_cast<const std::byte*>(from);
+  out.insert(out.end(), p, p + n_bytes);
+}
+
+}  // namespace
+
+std::string journal_line(const TrialRecord& r) {
+  const TrialOutcome& o = r.outcome;
+  Json top = Json::array();
+  for (const char c : o.same_top) top.push_back(static_cast<int>(c));
+  Json j = {{"key", r.key.hex()},
+            {"set", r.set},
+            {"item", r.item},
+            {"setting", r.setting},
+            {"charged", o.charged},
+            {"tokens", o.n_tokens},
+            {"recomputed", o.n_recomputed},
+            {"ttft_ms", o.ttft_ms},
+            {"kl", numbers(o.kl)},
+            {"top1", std::move(top)},
+            {"nll", numbers({o.nll, o.nll_full})},
+            {"attention", numbers(o.attention_shift)},
+            {"answer", r.answer}};
+  if (r.scores.scored)
+    j["scores"] = {
+        {"f1", r.scores.f1}, {"exact", r.scores.exact}, {"rouge_l", r.scores.rouge_l}, {"summary", r.scores.summary}};
+  return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<TrialRecord> parse_journal_line(const std::string& line) {
+  const auto damaged = [] { return Error{Code::kInput, "damaged line"}; };
+  try {
+    const Json j = Json::parse(line);
+    TrialRecord r;
+    const auto key = hash_from_hex(j.at("key").get<std::string>());
+    if (!key) return damaged();
+    r.key = *key;
+    r.set = j.at("set").get<std::string>();
+    r.item = j.at("item").get<std::string>();
+    r.setting = j.at("setting").get<std::string>();
+    TrialOutcome& o = r.outcome;
+    o.charged = j.at("charged").get<double>();
+    o.n_tokens = j.at("tokens").get<size_t>();
+    o.n_recomputed = j.at("recomputed").get<size_t>();
+    o.ttft_ms = j.at("ttft_ms").get<double>();
+    o.kl = numbers_of(j.at("kl"));
+    for (const Json& v : j.at("top1")) o.same_top.push_back(v.get<int>() != 0 ? 1 : 0);
+    const std::vector<double> nll = numbers_of(j.at("nll"));
+    if (nll.size() != 2 || o.kl.empty() || o.kl.size() != o.same_top.size()) return damaged();
+    o.nll = nll[0];
+    o.nll_full = nll[1];
+    o.attention_shift = numbers_of(j.at("attention"));
+    r.answer = j.at("answer").get<std::string>();
+    if (j.contains("scores")) {
+      const Json& s = j.at("scores");
+      r.scores = {true, s.at("summary").get<bool>(), s.at("f1").get<double>(), s.at("exact").get<double>(),
+                  s.at("rouge_l").get<double>()};
+    }
+    return r;
+  } catch (const Json::exception&) {
+    return damaged();
+  }
+}
+
+Journal::Journal(const std::string& folder) : path_(folder + "/trials.jsonl") {
+  std::move(FileSystem::real().make_folders(folder)).or_throw();
+  if (FileSystem::real().exists(path_)) {
+    const std::string text = std::move(read_file(path_, kJournalBytesMax)).or_throw();
+    size_t from = 0;
+    while (from < text.size()) {
+      const size_t end = std::min(text.find('\n', from), text.size());
+      if (auto record = parse_journal_line(text.substr(from, end - from)); record.ok()) {
+        records_.insert_or_assign(record.value().key, std::move(record).value());
+      } else {
+        ++damaged_;
+      }
+      from = end + 1;
+    }
+  }
+  file_ = FileHandle(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  if (!file_.open()) throw Error{Code::kResource, std::string("cannot be written: ") + std::strerror(errno), path_};
+  // A line that a crash cut off must not swallow the next one.
+  char last = '\n';
+  const off_t size = ::lseek(file_.get(), 0, SEEK_END);
+  if (size > 0 && ::pread(file_.get(), &last, 1, size - 1) == 1 && last != '\n') (void)!::write(file_.get(), "\n", 1);
+}
+
+Journal::~Journal() = default;
+
+const TrialRecord* Journal::find(const Hash& key) const {
+  const auto found = records_.find(key);
+  return found == records_.end() ? nullptr : &found->second;
+}
+
+void Journal::add(TrialRecord record) {
+  const std::string line = journal_line(record);
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t n = ::write(file_.get(), line.data() + done, line.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw Error{Code::kResource, std::string("cannot be written: ") + std::strerror(errno), path_};
+    done += static_cast<size_t>(n);
+  }
+  records_.insert_or_assign(record.key, std::move(record));
+}
+
+std::optional<TrialReference> ReferenceCache::find(const Hash& key, size_t vocab) const {
+  const std::string path = folder_ + "/" + key.hex();
+  if (!FileSystem::real().exists(path)) return std::nullopt;
+  auto read = read_file(path, kJournalBytesMax);
+  if (!read.ok()) return std::nullopt;
+  const std::string& bytes = read.value();
+  Head head;
+  if (bytes.size() < sizeof head + sizeof(uint32_t)) return std::nullopt;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.magic != kMagic || head.n_answer > kTokensMax || head.n_own > kTokensMax || head.rows != head.n_answer + 1)
+    return std::nullopt;
+  const uint64_t want = sizeof head + (uint64_t{head.n_answer} + head.n_own) * sizeof(int32_t) +
+                        uint64_t{head.rows} * vocab * sizeof(float) + sizeof(uint32_t);
+  if (bytes.size() != want) return std::nullopt;
+  uint32_t crc;
+  std::memcpy(&crc, bytes.data() + want - sizeof crc, sizeof crc);
+  if (crc != crc32c(std::as_bytes(std::span(bytes).first(want - sizeof crc)))) return std::nullopt;
+  TrialReference out;
+  out.rows = head.rows;
+  out.ttft_ms = head.ttft_ms;
+  out.answer.resize(head.n_answer);
+  out.own_answer.resize(head.n_own);
+  out.logits.resize(size_t{head.rows} * vocab);
+  const char* at = bytes.data() + sizeof head;
+  const auto take = [&at](void* to, size_t n_bytes) {
+    if (n_bytes > 0) std::memcpy(to, at, n_bytes);
+    at += n_bytes;
+  };
+  take(out.answer.data(), out.answer.size() * sizeof(int32_t));
+  take(out.own_answer.data(), out.own_answer.size() * sizeof(int32_t));
+  take(out.logits.data(), out.logits.size() * sizeof(float));
+  return out;
+}
+
+Status ReferenceCache::put(const Hash& key, const TrialReference& reference) const {
+  if (Status s = FileSystem::real().make_folders(folder_); !s) return s;
+  Head head;
+  head.rows = static_cast<uint32_t>(reference.rows);
+  head.n_answer = static_cast<uint32_t>(reference.answer.size());
+  head.n_own = static_cast<uint32_t>(reference.own_answer.size());
+  head.ttft_ms = reference.ttft_ms;
+  std::vector<std::byte> bytes;
+  append(bytes, &head, sizeof head);
+  append(bytes, reference.answer.data(), reference.answer.size() * sizeof(int32_t));
+  append(bytes, reference.own_answer.data(), reference.own_answer.size() * sizeof(int32_t));
+  append(bytes, reference.logits.data(), reference.logits.size() * sizeof(float));
+  const uint32_t crc = crc32c(bytes);
+  append(bytes, &crc, sizeof crc);
+  return atomic_write(FileSystem::real(), folder_ + "/" + key.hex(), bytes);
+}
+
+}  // namespace cento

@@ -1,0 +1,63 @@
+// What an evaluation has measured, one JSON line a trial, written as it goes: a sweep that was stopped goes on where it
+// was, and one with more settings measures those only.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "eval/trial.h"
+
+namespace cento {
+
+struct TrialScores {
+  bool scored = false;   // there are references
+  bool summary = false;  // ROUGE-L counts, else F1
+  double f1 = 0, exact = 0, rouge_l = 0;
+  double score() const { return summary ? rouge_l : f1; }
+};
+
+struct TrialRecord {
+  Hash key;  // of everything that the figures depend on
+  std::string set, item, setting;
+  TrialOutcome outcome;  // without logits
+  TrialScores scores;
+  std::string answer;  // this setting's own
+};
+
+std::string journal_line(const TrialRecord& record);  // with its line end
+Result<TrialRecord> parse_journal_line(const std::string& line);
+
+// One process at a time. Damaged lines are passed over and counted: what they held is measured again.
+class Journal {
+ public:
+  // Opens DIR/trials.jsonl, which is made where it is missing. Throws Error.
+  explicit Journal(const std::string& folder);
+  ~Journal();
+  const TrialRecord* find(const Hash& key) const;
+  void add(TrialRecord record);  // written through to the system before it returns; throws Error
+  size_t damaged() const { return damaged_; }
+
+ private:
+  std::map<Hash, TrialRecord> records_;
+  FileHandle file_;
+  std::string path_;
+  size_t damaged_ = 0;
+};
+
+// Full prefill's logits and answers, kept between sweeps: DIR/full/KEY.
+class ReferenceCache {
+ public:
+  explicit ReferenceCache(std::string folder) : folder_(std::move(folder)) {}
+  // nullopt: not there, or not whole.
+  std::optional<TrialReference> find(const Hash& key, size_t vocab) const;
+  Status put(const Hash& key, const TrialReference& reference) const;
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace cento
