@@ -80,7 +80,7 @@ Status DatasetReader::refill() {
   return status;
 }
 
-// Puts the next line into text_. Of a line that is too long nothing is kept.
+// Puts the next line into text_, which may end in CR: white space to JSON. Of a line that is too long nothing is kept.
 Result<DatasetReader::Line> DatasetReader::next_line() {
   text_.clear();
   bool too_long = false, any = false;
@@ -103,7 +103,6 @@ Result<DatasetReader::Line> DatasetReader::next_line() {
   }
   if (!any) return Line::kNone;
   ++line_;
-  if (text_.ends_with('\r')) text_.pop_back();
   if (line_ == 1 && text_.starts_with(kByteOrderMark)) text_.erase(0, kByteOrderMark.size());
   return too_long ? Line::kTooLong : Line::kWhole;
 }

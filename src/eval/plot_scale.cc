@@ -57,7 +57,7 @@ std::vector<double> linear_ticks(double low, double high, size_t n_wanted) {
   for (size_t k = 0; k < kTicksMax; ++k) {
     const double tick = (first + static_cast<double>(k)) * step;
     if (tick > high + 1e-9 * step) break;
-    out.push_back(tick == 0 ? 0 : tick);  // no minus zero
+    out.push_back(tick);
   }
   if (out.empty()) out.push_back(low);
   return out;

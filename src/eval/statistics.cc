@@ -95,9 +95,8 @@ std::optional<Estimate> bootstrap_ratio(std::span<const double> numerator, std::
                                         const BootstrapOptions& options) {
   if (numerator.size() != denominator.size() || numerator.empty()) return std::nullopt;
   if (!all_finite(numerator) || !all_finite(denominator)) return std::nullopt;
-  const double below = mean(denominator);
-  if (!(below > 0)) return std::nullopt;
-  return bootstrap(numerator.size(), mean(numerator) / below, options, [&](const std::vector<size_t>& sample) {
+  const double ratio = mean(numerator) / mean(denominator);  // of a denominator of 0 no draw is left
+  return bootstrap(numerator.size(), ratio, options, [&](const std::vector<size_t>& sample) {
     const double d = mean_of(denominator, sample);
     return d > 0 ? mean_of(numerator, sample) / d : kNaN;
   });

@@ -124,6 +124,7 @@ TEST_CASE("dataset: line ends, blank lines, byte order mark and a missing last l
   }
   CHECK_FALSE(reader_of("").next().or_throw());
   CHECK_FALSE(reader_of("\n\r\n").next().or_throw());
+  CHECK_FALSE(reader_of("\xef\xbb\xbf\r\n").next().or_throw());
 }
 
 TEST_CASE("dataset: lines that do not fit the buffer are read whole", "[eval]") {
@@ -292,7 +293,7 @@ class BrokenFile final : public File {
   Status read_at(uint64_t, std::span<std::byte>) const override {
     return Error{Code::kResource, "read failed", "disk"};
   }
-  Result<uint64_t> size() const override { return uint64_t{100}; }
+  Result<uint64_t> size() const override { return uint64_t{10} << 20; }
   Status sync() override { return Status::done(); }
 };
 

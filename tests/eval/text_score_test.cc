@@ -183,6 +183,7 @@ TEST_CASE("text score: answer groups want one alternative each, as whole words",
       {"\u00fcber", {{"ber"}}, false},  // a letter beyond ASCII is a letter
       // Words of scripts without spaces end anywhere, also beside Latin.
       {"Kubernetes\u30af\u30e9\u30b9\u30bf", {{"Kubernetes"}}, true},
+      {"\u30af\u30e9Kubernetes", {{"Kubernetes"}}, true},
       {"\u6771\u4eac\u306b\u884c\u304f", {{"\u4eac"}}, true},
       {"a\u00a0b", {{"a b"}}, true},
   };
