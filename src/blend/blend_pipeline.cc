@@ -193,7 +193,7 @@ class Run {
         loader_->wait(layer);
         runner_.project(layer);
         capture(layer, slice);
-        charge(slice.size());
+        charge(slice);
         narrow(layer, slice);
         repair(layer, slice);
         finish(layer, slice);
@@ -309,7 +309,7 @@ class Run {
         } else {
           runner_.finish(layer, {}, 0);
         }
-        charge(slice.size());
+        charge(slice);
       }
     }
     return mass;
@@ -350,7 +350,7 @@ class Run {
       poll();
       loader_->wait(layer);
       runner_.project(layer);
-      charge(rows.size());
+      charge(rows);
       if (layer == check || (layer > check && budgets_[layer] < chosen.size())) {
         chosen = select_by_deviation(layer, rows, chosen, factors);
         std::vector<int32_t> kept = rows_with_fresh(chosen), indices;
@@ -444,7 +444,10 @@ class Run {
     report_.logits_ms += watch.ms();
   }
 
-  void charge(size_t rows) { row_layers_ += rows; }
+  void charge(std::span<const int32_t> rows) {
+    row_layers_ += rows.size();
+    for (const int32_t p : rows) key_layers_ += static_cast<uint64_t>(p) + 1;
+  }
 
   void finish_report(std::span<const int32_t> chosen) {
     loader_->account(report_);
@@ -459,6 +462,8 @@ class Run {
     }
     report_.n_recomputed = report_.recomputed.size();
     report_.n_reused = chunk_rows_.size() - report_.n_recomputed;
+    report_.rows_computed = static_cast<double>(row_layers_) / n_layers_;
+    report_.row_keys = static_cast<double>(key_layers_) / n_layers_;
     report_.charged =
         static_cast<double>(row_layers_) / (static_cast<double>(n_layers_) * static_cast<double>(ids_.size()));
   }
@@ -475,7 +480,7 @@ class Run {
   std::vector<size_t> rank_;                 // [positions] of a chosen chunk row, from 1 on, where budgets fall; else 0
   std::vector<int32_t> first_chosen_;        // at the check layer
   size_t question_start_ = 0;
-  uint64_t row_layers_ = 0;
+  uint64_t row_layers_ = 0, key_layers_ = 0;
   LayerLoader* loader_ = nullptr;
   PipelineReport report_;
 };

@@ -35,6 +35,8 @@ struct PipelineReport {
   size_t n_total = 0, n_exact = 0, n_reused = 0, n_recomputed = 0,
          n_fresh = 0;               // rows; n_exact counts resident ones too
   double charged = 0;               // rows x layers computed, probe included, over all rows x layers
+  double rows_computed = 0;         // rows x layers computed, over layers
+  double row_keys = 0;              // keys that these saw, summed, over layers
   std::vector<int32_t> recomputed;  // positions of chunk rows that were recomputed in at least one layer
   std::vector<float> scores;        // of the chunk rows, by which they were chosen; empty where the policy has none
   uint64_t bytes_loaded = 0;

@@ -1,12 +1,14 @@
 #include "session/answer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "blend/controller.h"
 #include "blend/stand_in.h"
 #include "docs/attach.h"
 #include "engine/engine.h"
@@ -16,6 +18,7 @@
 #include "session/gate.h"
 #include "session/identify.h"
 #include "session/prompt_layout.h"
+#include "session/speed_record.h"
 
 namespace cento {
 namespace {
@@ -129,13 +132,15 @@ PromptFile parse_prompt_file(const std::string& json) {
 struct Answerer::Impl {
   Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in)
       : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
-    identify(model, store == nullptr ? nullptr : &store->catalogue());
+    identify(model, catalogue());
+    if (store != nullptr) speed = read_speed(engine, catalogue());
   }
 
   Answer ask(const std::string& question, const AskOptions& options, const AskHooks& hooks);
   Answer ask_prompt(const PromptFile& file, const AskOptions& options, const AskHooks& hooks);
 
  private:
+  Catalogue* catalogue() const { return store == nullptr ? nullptr : &store->catalogue(); }
   bool may_write() const { return store != nullptr && !store->catalogue().db().read_only(); }
   void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
@@ -143,7 +148,8 @@ struct Answerer::Impl {
   PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
   bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
                           Prompt& prompt, Answer& answer);
-  void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache);
+  void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache, BlendSettings& blend);
+  ReuseFacts facts_of(const Prompt& prompt) const;
   PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
   void take_back(PromptPlan& plan, Prompt& prompt);
   PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
@@ -160,6 +166,7 @@ struct Answerer::Impl {
   KvStore* store;
   DocStore* docs;
   Engine engine;
+  SpeedRecord speed;
 };
 
 Answerer::Answerer(LoadedModel& model, KvStore* store, DocStore* docs)
@@ -339,7 +346,9 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
   return true;
 }
 
-void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache) {
+// `blend` gets the ratio that was chosen, if nobody has set one.
+void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache,
+                                 BlendSettings& blend) {
   cache.mode = options.prefill;
   cache.why = "asked for";
   if (options.prefill == PrefillMode::kFull || options.prefill == PrefillMode::kPrefix) return;
@@ -359,10 +368,40 @@ void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options
                                       : "no chunk's KV is usable: " + prompt.chunks[0].report.reason;
     return;
   }
-  if (const GateResult g = gate(engine, store == nullptr ? nullptr : &store->catalogue()); !g.passed) {
+  if (const GateResult g = gate(engine, catalogue()); !g.passed) {
     cache.mode = PrefillMode::kFull;
     cache.why = g.why;
+    return;
   }
+  const auto cost = speed.cost();
+  if (options.prefill != PrefillMode::kAuto || !cost) return;
+  const ReuseFacts facts = facts_of(prompt);
+  const BlendChoice choice = choose_blend(*cost, facts, options.blend.policy, row_budget(options.blend, facts.n_chunk));
+  const auto about = [](double ms) { return std::to_string(std::llround(std::max(ms, 1.0))) + " ms"; };
+  cache.why += "; about " + about(choice.blend_ms) + " against " + about(choice.full_ms) + " to compute everything";
+  if (!choice.blend) cache.mode = PrefillMode::kPrefix;
+  const size_t rows_min = row_budget(options.blend, facts.n_chunk);
+  if (choice.blend && choice.n_rows > rows_min && !options.blend.ratio)
+    blend.ratio = static_cast<double>(choice.n_rows) / static_cast<double>(facts.n_chunk);
+}
+
+ReuseFacts Answerer::Impl::facts_of(const Prompt& prompt) const {
+  ReuseFacts facts;
+  facts.n_exact = prompt.prefix.size();
+  facts.n_fresh = prompt.question.size();
+  for (const PromptChunk& chunk : prompt.chunks) {
+    if (chunk.kv == nullptr) {
+      facts.n_fresh += chunk.ids.size();
+    } else if (&chunk == &prompt.chunks.front() && chunk.exact_behind_prefix) {
+      facts.n_exact += chunk.ids.size();
+    } else {
+      facts.n_chunk += chunk.ids.size();
+    }
+  }
+  const KvShape shape = engine.shape();
+  facts.n_layers = shape.n_layers;
+  facts.n_bytes = 2 * shape.n_layers * shape.side_bytes(facts.n_chunk);
+  return facts;
 }
 
 PromptPlan Answerer::Impl::make_plan(Prompt& prompt, const CacheReport& cache) {
@@ -400,10 +439,10 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
                                        std::optional<KvBlock>& prefix_block, Answer& answer) {
   for (;;) {
     const Stopwatch prepare_watch;
-    choose_mode(prompt, options, answer.cache);
-    PromptPlan plan = make_plan(prompt, answer.cache);
     PipelineOptions run;
     run.blend = options.blend;
+    choose_mode(prompt, options, answer.cache, run.blend);
+    PromptPlan plan = make_plan(prompt, answer.cache);
     if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
     run.stop = hooks.stop;
     prefix_block.reset();
@@ -457,6 +496,7 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   PipelineReport report =
       prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, prefix_block, answer);
   t.prefill_ms = prefill_watch.ms();
+  speed.observe(report, engine.shape());
   const double prefilled_ms = since_question.ms() - excluded_ms;
   answer.prompt_tokens = prompt.n_tokens();
   CacheReport& cache = answer.cache;
@@ -502,6 +542,7 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   answer.completion_tokens = ids.size();
   if (hooks.on_answered) hooks.on_answered(answer);
   // Behind the answer, which needs not wait for the disk.
+  if (may_write()) write_speed(engine, catalogue(), speed);
   if (prefix_block) store_prefix(prompt, *prefix_block);
   if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
   if (!options.want_logits) {

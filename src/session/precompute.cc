@@ -14,6 +14,7 @@
 #include "session/gate.h"
 #include "session/identify.h"
 #include "session/prompt_layout.h"
+#include "session/speed_record.h"
 
 namespace cento {
 namespace {
@@ -62,6 +63,7 @@ class Precompute {
     collection_id_ = collection->id;
     report_.model = engine_.model().name();
     identify(engine_.model(), &store_.catalogue());
+    speed_ = read_speed(engine_, &store_.catalogue());
     order_ = docs_.chunks_in_order(collection_id_);
     if (!options_.dry_run) {
       if (const GateResult g = gate(engine_, &store_.catalogue()); !g.passed) {
@@ -81,6 +83,7 @@ class Precompute {
       ++done;
       if (hooks_.progress) hooks_.progress(done, wanted.size(), report_.tokens, watch.ms() / 1000);
     }
+    if (report_.made > 0) write_speed(engine_, &store_.catalogue(), speed_);
     report_.seconds = watch.ms() / 1000;
     return std::move(report_);
   }
@@ -175,11 +178,15 @@ class Precompute {
       skip(place, "above --max-bytes");
       return;
     }
+    const Stopwatch watch;
     auto computed = compute_kv(engine_, context, ids, hooks_.stop);
     if (!computed) {
       report_.stopped = true;
       return;
     }
+    const double n = static_cast<double>(computed->rows_computed),
+                 end = static_cast<double>(context.size() + ids.size());
+    speed_.observe_compute(n, n * (end - n / 2), watch.ms());
     const KvRow row = std::move(store_.put(identity, computed->block, options_.codec, chunk->hash)).or_throw();
     ++report_.made;
     report_.tokens += row.n_tokens;
@@ -232,6 +239,7 @@ class Precompute {
   std::vector<int64_t> pinned_;
   std::unordered_map<int64_t, std::vector<int32_t>> ids_;  // token ids of chunks seen
   std::optional<double> bytes_per_token_;
+  SpeedRecord speed_;
   PrecomputeReport report_;
 };
 
