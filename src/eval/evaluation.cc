@@ -33,6 +33,7 @@ bool is_floor(const TrialSetting& s) { return s.kind == TrialKind::kBlend && s.b
 // Everything but the prompt that a trial's figures depend on.
 void add_setting(Hasher& h, const TrialSetting& s, const EvalOptions& o) {
   h.add_text(s.name).add_u64(static_cast<uint64_t>(s.kind)).add_u64(s.stand_in ? 1 : 0);
+  if (s.exact_first) h.add_u64(1);
   const BlendSettings& b = s.blend;
   const auto real = [&h](double x) { h.add_text(std::to_string(x)); };
   h.add_u64(static_cast<uint64_t>(b.policy)).add_u64(b.check_layer).add_u64(b.smooth).add_u64(b.head_rows);
@@ -303,7 +304,7 @@ std::string setting_name(const TrialSetting& s) {
   if (s.blend.smooth != plain.smooth) name += " smooth=" + std::to_string(s.blend.smooth);
   if (s.blend.probe_depth != plain.probe_depth) name += " probe=" + number(s.blend.probe_depth);
   if (s.blend.repair != Repair::kNone) name += std::string(" repair=") + repair_name(s.blend.repair);
-  return name + (s.stand_in ? " stand-in" : " prefix");
+  return name + (!s.stand_in ? " prefix" : s.exact_first ? " stand-in, first exact" : " stand-in");
 }
 
 std::vector<TrialSetting> standing_settings(const std::vector<TrialSetting>& settings) {

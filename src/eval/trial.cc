@@ -88,6 +88,21 @@ struct Trial::Impl {
     return out;
   }
 
+  bool first_is_exact(const TrialSetting& setting) const {
+    return setting.exact_first || !setting.stand_in || prompt.contexts.empty() || prompt.contexts[0].empty();
+  }
+
+  // The first chunk behind the prefix alone.
+  Block first_alone() {
+    if (!stored[0].empty()) return stored[0][0];
+    if (!alone) {
+      auto computed = compute_kv(engine, prompt.prefix, prompt.chunks[0], options.stop);
+      if (!computed) throw TrialStopped{};
+      alone = std::make_shared<const KvBlock>(std::move(computed->block));
+    }
+    return alone;
+  }
+
   // K and V of all chunk rows as full prefill computes them.
   const KvBlock& full_kv() {
     if (full_block) return *full_block;
@@ -126,9 +141,9 @@ struct Trial::Impl {
     for (size_t i = 0; i < prompt.chunks.size(); ++i) {
       Segment s = fresh(prompt.chunks[i]);
       if (!s.ids.empty()) {
-        const bool alone = !setting.stand_in || i >= prompt.contexts.size() || prompt.contexts[i].empty();
-        s.from = i == 0 && alone ? SegmentFrom::kExact : SegmentFrom::kChunk;
-        s.kv = std::make_unique<MemoryKv>(kv[i], kv_ids_hash(s.ids));
+        const bool exact = i == 0 && first_is_exact(setting);
+        s.from = exact ? SegmentFrom::kExact : SegmentFrom::kChunk;
+        s.kv = std::make_unique<MemoryKv>(exact && setting.exact_first ? first_alone() : kv[i], kv_ids_hash(s.ids));
       }
       plan.segments.push_back(std::move(s));
     }
@@ -240,6 +255,7 @@ struct Trial::Impl {
     }
     if (setting.kind == TrialKind::kBlend) {
       (void)blocks(setting.stand_in);
+      if (setting.exact_first && !prompt.chunks.empty()) (void)first_alone();
       warm_prefix();
     }
     Attended attended;
@@ -338,8 +354,7 @@ struct Trial::Impl {
   // Without the rows of a first chunk that is exact.
   std::vector<float> deviation_of_rankable(const TrialSetting& setting) {
     std::vector<float> all = mean_over_layers(layer_distance(blocks(setting.stand_in), full_kv()));
-    const bool alone = !setting.stand_in || prompt.contexts.empty() || prompt.contexts[0].empty();
-    if (alone && !prompt.chunks.empty())
+    if (first_is_exact(setting) && !prompt.chunks.empty())
       all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(prompt.chunks[0].size()));
     return all;
   }
@@ -349,6 +364,7 @@ struct Trial::Impl {
   const TrialOptions& options;
   TrialReference reference;
   std::vector<Block> stored[2];  // behind the prefix, behind the stand-in context
+  Block alone;                   // the first chunk behind the prefix
   std::unique_ptr<KvBlock> full_block;
   Attended full_attended;
 };

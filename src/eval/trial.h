@@ -34,7 +34,8 @@ enum class TrialKind {
 struct TrialSetting {
   std::string name;  // "query r=0.15 stand-in": unique in a sweep
   TrialKind kind = TrialKind::kBlend;
-  bool stand_in = true;  // chunk KV that was computed behind the stand-in context
+  bool stand_in = true;      // chunk KV that was computed behind the stand-in context
+  bool exact_first = false;  // but the first chunk's behind the prefix alone, where it stands: exact
   BlendSettings blend;
 };
 
