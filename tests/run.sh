@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Everything from packages to a passed suite.
 #   tests/run.sh [--slow] [--only STEP,...] [--skip STEP,...]
-# Steps: packages model unit asan tsan cuda fuzz man format
+# Steps: packages model unit asan tsan cuda arm fuzz man format
 #   unit   the suite, built with optimisation and warnings as errors; --slow adds the slow tests (real model, minutes)
 #   asan   the same suite under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan   the tests of code that uses threads, under ThreadSanitizer
 #   cuda   the CUDA sources are compiled, where nvcc is there
+#   arm    the compute level, cross-compiled for arm64 and run under an emulator, where packages for that can be had
 #   fuzz   a minute of each fuzz driver, with the sanitizers
 #   man    the manual pages, through mandoc
 #   format clang-format
@@ -17,7 +18,7 @@ cd "$here"
 source samples/lib.sh
 exec < /dev/null
 
-steps=(packages model unit asan tsan cuda fuzz man format)
+steps=(packages model unit asan tsan cuda arm fuzz man format)
 slow=no
 usage() {
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$here/tests/run.sh"
@@ -62,7 +63,7 @@ ctest_in() {
   local build=$1 status=0 summary
   shift
   ctest --test-dir "$build" -j "$jobs" --output-on-failure --no-tests=error "$@" > "$logs/ctest" 2>&1 || status=$?
-  grep -vE '^ +[0-9]+/[0-9]+ Test .*Passed|^ +Start ' "$logs/ctest" || true
+  grep -vE '^ *[0-9]+/[0-9]+ Test .*Passed|^ +Start ' "$logs/ctest" || true
   summary=$(sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+)$/\1 \2/p' "$logs/ctest" | tail -n 1)
   [ -n "$summary" ] || return 1
   n_failed=$((n_failed + ${summary% *}))
@@ -124,6 +125,20 @@ step_cuda() {
   fi
   PATH=$PATH:/usr/local/cuda/bin configured build-cuda -DCENTO_CUDA=ON -DCENTO_TESTS=OFF || return 1
   built build-cuda cento_compute
+}
+
+# An emulator is slow, and the kernels are what differs: the compute level alone.
+step_arm() {
+  local root=$cento_cache/arm64
+  if ! third_party/install-deps.sh --arm > "$logs/arm" 2>&1 || ! third_party/arm64-root.sh "$root" >> "$logs/arm" 2>&1; then
+    tail -n 5 "$logs/arm"
+    echo "skipped: no compiler, emulator or libraries for arm64 on this machine"
+    return 0
+  fi
+  configured build-arm -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS_NONE=-O2 \
+    -DCMAKE_TOOLCHAIN_FILE=third_party/arm64.cmake "-DCENTO_ARM64_ROOT=$root" || return 1
+  built build-arm test_compute || return 1
+  REQUIRE_OPS=ref,NEON ctest_in build-arm -R '^compute:'
 }
 
 step_fuzz() {

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Installs what cento needs from the distribution's packages (Debian 12).
-#   third_party/install-deps.sh [--build|--test]
-# --build (default): what the program is built from.  --test: also what its tests and checks use.
+#   third_party/install-deps.sh [--build|--test|--arm]
+# --build (default): what the program is built from.  --test: also what its tests and checks use.  --arm: a compiler and
+# an emulator for arm64 (the libraries: arm64-root.sh).
 # Does nothing, and needs no rights and no network, when everything is there.
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libsqlite3-dev libzstd-dev libsentencepiece-dev libpcre2-dev
        nlohmann-json3-dev libhwy-dev libsodium-dev libgumbo-dev)
 tests=(catch2 clang-format git mandoc python3 python3-pip)
+arm=(g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 case "${1:---build}" in
   --build) wanted=("${build[@]}") ;;
   --test) wanted=("${build[@]}" "${tests[@]}") ;;
-  *) echo "usage: third_party/install-deps.sh [--build|--test]" >&2; exit 2 ;;
+  --arm) wanted=("${arm[@]}") ;;
+  *) echo "usage: third_party/install-deps.sh [--build|--test|--arm]" >&2; exit 2 ;;
 esac
 
 missing=()

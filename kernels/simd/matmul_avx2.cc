@@ -22,19 +22,7 @@
 namespace cento::N_AVX2 {
 namespace {
 
-using simd::DotJob;
-using simd::PanelJob;
-
-// f(0), ..., f(n - 1) with constants: GCC keeps an array in registers only where every index is one from the start.
-template <class F, int... kI>
-[[gnu::always_inline]] inline void for_each_of(std::integer_sequence<int, kI...>, const F& f) {
-  (f(std::integral_constant<int, kI>{}), ...);
-}
-template <int kN, class F>
-[[gnu::always_inline]] inline void unrolled(const F& f) {
-  for_each_of(std::make_integer_sequence<int, kN>{}, f);
-}
-#define CENTO_INLINE __attribute__((always_inline))
+#include "kernels/simd/matmul_target-inl.h"
 
 __m128i load_16_bytes(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 __m128i load_8_bytes(const std::byte* p) { return _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)); }
@@ -219,40 +207,6 @@ void panel(const PanelJob& job) {
   }
 }
 
-template <QuantFormat kFormat>
-constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {
-    panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>, panel<kFormat, 2>, panel<kFormat, 1>};
-
-const simd::MatmulTarget::Panel* panels(DType type) {
-  switch (type) {
-    case DType::kQ4_0:
-      return kPanelKernels<kQ4_0>;
-    case DType::kQ4_1:
-      return kPanelKernels<kQ4_1>;
-    case DType::kQ5_0:
-      return kPanelKernels<kQ5_0>;
-    case DType::kQ5_1:
-      return kPanelKernels<kQ5_1>;
-    case DType::kQ8_0:
-      return kPanelKernels<kQ8_0>;
-    case DType::kQ2_K:
-      return kPanelKernels<kQ2_K>;
-    case DType::kQ3_K:
-      return kPanelKernels<kQ3_K>;
-    case DType::kQ4_K:
-      return kPanelKernels<kQ4_K>;
-    case DType::kQ5_K:
-      return kPanelKernels<kQ5_K>;
-    case DType::kQ6_K:
-      return kPanelKernels<kQ6_K>;
-    default:
-      return nullptr;
-  }
-}
-
-void put(std::byte* p, int32_t v) { std::memcpy(p, &v, sizeof v); }
-void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
-
 uint32_t top_of(__m256i v) {
   __m128i m = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
@@ -265,13 +219,6 @@ int32_t sum_of(__m256i v) {
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
   return _mm_cvtsi128_si32(s);
 }
-
-// Sums and scales of a quantised row where its tile keeps them.
-struct RowPlace {
-  std::byte* a;  // of the 32 values
-  std::byte* b;  // or null
-  size_t row, n_rows;
-};
 
 // The block's energy, sum q^2, q and sx.
 struct Rounded {
@@ -306,16 +253,7 @@ Rounded quantize_block(const __m256 (&x)[4], const RowPlace& to) {
     out.q[i] = _mm256_cvtepi32_ps(q);
   }
   out.energy = sum_of(squares);
-  std::byte* at = to.a + to.n_rows * 32 + to.row * 4;
-  put(at, out.sx);
-  put(at + to.n_rows * 4, -(sums[0] + sums[1]));
-  put(at + to.n_rows * 8, out.sx * static_cast<float>(sums[0] + sums[1]));
-  if (to.b == nullptr) return out;
-  at = to.b + to.row * 4;
-  for (size_t s = 0; s < 2; ++s) {
-    put(at + s * to.n_rows * 4, -sums[s]);
-    put(at + (2 + s) * to.n_rows * 4, out.sx * static_cast<float>(sums[s]));
-  }
+  put_sums(to, out.sx, sums[0], sums[1]);
   return out;
 }
 
@@ -417,15 +355,6 @@ void dot_all(const DotJob& job) {
   size_t t = 0;
   for (; t + 3 <= job.n_rows; t += 3) dot_rows<kType, 3>(job, t);
   for (; t < job.n_rows; ++t) dot_rows<kType, 1>(job, t);
-}
-
-void dot(DType type, const DotJob& job) {
-  if (type == DType::kF16)
-    dot_all<DType::kF16>(job);
-  else if (type == DType::kBF16)
-    dot_all<DType::kBF16>(job);
-  else
-    dot_all<DType::kF32>(job);
 }
 
 constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};

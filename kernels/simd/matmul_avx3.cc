@@ -28,19 +28,7 @@
 namespace cento::N_AVX3 {
 namespace {
 
-using simd::DotJob;
-using simd::PanelJob;
-
-// f(0), ..., f(n - 1) with constants: GCC keeps an array in registers only where every index is one from the start.
-template <class F, int... kI>
-[[gnu::always_inline]] inline void for_each_of(std::integer_sequence<int, kI...>, const F& f) {
-  (f(std::integral_constant<int, kI>{}), ...);
-}
-template <int kN, class F>
-[[gnu::always_inline]] inline void unrolled(const F& f) {
-  for_each_of(std::make_integer_sequence<int, kN>{}, f);
-}
-#define CENTO_INLINE __attribute__((always_inline))
+#include "kernels/simd/matmul_target-inl.h"
 
 __m512 load_halves(const std::byte* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -191,47 +179,6 @@ void panel(const PanelJob& job) {
   store<kRows>(job, acc);
 }
 
-template <QuantFormat kFormat>
-constexpr simd::MatmulTarget::Panel kPanelKernels[simd::kNTileRows] = {
-    panel<kFormat, 12>, panel<kFormat, 8>, panel<kFormat, 4>, panel<kFormat, 2>, panel<kFormat, 1>};
-
-const simd::MatmulTarget::Panel* panels(DType type) {
-  switch (type) {
-    case DType::kQ4_0:
-      return kPanelKernels<kQ4_0>;
-    case DType::kQ4_1:
-      return kPanelKernels<kQ4_1>;
-    case DType::kQ5_0:
-      return kPanelKernels<kQ5_0>;
-    case DType::kQ5_1:
-      return kPanelKernels<kQ5_1>;
-    case DType::kQ8_0:
-      return kPanelKernels<kQ8_0>;
-    case DType::kQ2_K:
-      return kPanelKernels<kQ2_K>;
-    case DType::kQ3_K:
-      return kPanelKernels<kQ3_K>;
-    case DType::kQ4_K:
-      return kPanelKernels<kQ4_K>;
-    case DType::kQ5_K:
-      return kPanelKernels<kQ5_K>;
-    case DType::kQ6_K:
-      return kPanelKernels<kQ6_K>;
-    default:
-      return nullptr;
-  }
-}
-
-void put(std::byte* p, int32_t v) { std::memcpy(p, &v, sizeof v); }
-void put(std::byte* p, float v) { std::memcpy(p, &v, sizeof v); }
-
-// Sums and scales of a quantised row where its tile keeps them.
-struct RowPlace {
-  std::byte* a;  // of the 32 values
-  std::byte* b;  // or null
-  size_t row, n_rows;
-};
-
 // Returns the block's energy, sum q^2, and leaves q (as floats) and sx behind.
 struct Rounded {
   __m512 q0, q1;
@@ -263,17 +210,7 @@ Rounded quantize_block(__m512 x0, __m512 x1, const RowPlace& to) {
   const __m128i low = _mm256_castsi256_si128(sums), high = _mm256_extracti128_si256(sums, 1);
   const int32_t s0 = _mm_cvtsi128_si32(low), s1 = _mm_cvtsi128_si32(high);
   const int32_t energy = _mm_extract_epi32(low, 1) + _mm_extract_epi32(high, 1);
-  std::byte* at = to.a + to.n_rows * 32 + to.row * 4;
-  put(at, sx);
-  put(at + to.n_rows * 4, -(s0 + s1));
-  put(at + to.n_rows * 8, sx * static_cast<float>(s0 + s1));
-  if (to.b != nullptr) {
-    at = to.b + to.row * 4;
-    put(at, -s0);
-    put(at + to.n_rows * 4, -s1);
-    put(at + to.n_rows * 8, sx * static_cast<float>(s0));
-    put(at + to.n_rows * 12, sx * static_cast<float>(s1));
-  }
+  put_sums(to, sx, s0, s1);
   return {_mm512_cvtepi32_ps(q0), _mm512_cvtepi32_ps(q1), sx, energy};
 }
 
@@ -373,15 +310,6 @@ void dot_all(const DotJob& job) {
   for (; t + 6 <= job.n_rows; t += 6) dot_rows<kType, 6>(job, t);
   for (; t + 2 <= job.n_rows; t += 2) dot_rows<kType, 2>(job, t);
   for (; t < job.n_rows; ++t) dot_rows<kType, 1>(job, t);
-}
-
-void dot(DType type, const DotJob& job) {
-  if (type == DType::kF16)
-    dot_all<DType::kF16>(job);
-  else if (type == DType::kBF16)
-    dot_all<DType::kBF16>(job);
-  else
-    dot_all<DType::kF32>(job);
 }
 
 constexpr simd::MatmulTarget kTarget = {quantize, panels, dot};

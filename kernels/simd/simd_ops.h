@@ -23,6 +23,11 @@
 #else
 #define CENTO_SIMD_X86 0
 #endif
+#if defined(__aarch64__)
+#define CENTO_SIMD_ARM 1
+#else
+#define CENTO_SIMD_ARM 0
+#endif
 
 #define CENTO_DECLARE_OP(op, Args) void op(const ExecContext&, const Args&);
 
@@ -37,4 +42,11 @@ namespace cento::N_AVX3 {
 PackedMatrix pack(const ExecContext&, const PackArgs&);
 CENTO_SIMD_OPS(CENTO_DECLARE_OP)
 }  // namespace cento::N_AVX3
+#endif
+#if CENTO_SIMD_ARM
+// NEON with AES, which Highway's target has on, and with the int8 dot product, which matmul uses.
+namespace cento::N_NEON {
+PackedMatrix pack(const ExecContext&, const PackArgs&);
+CENTO_SIMD_OPS(CENTO_DECLARE_OP)
+}  // namespace cento::N_NEON
 #endif

@@ -1,11 +1,15 @@
 #include "compute/ops_registry.h"
 
-#include <hwy/targets.h>
-
 #include "base/error.h"
 #include "kernels/ref/ref_ops.h"
 #include "kernels/simd/attention_bf16.h"
 #include "kernels/simd/simd_ops.h"
+
+#if CENTO_SIMD_X86
+#include <hwy/targets.h>
+#elif CENTO_SIMD_ARM
+#include <sys/auxv.h>
+#endif
 
 namespace cento {
 namespace {
@@ -55,6 +59,24 @@ bool runs_avx2() { return (hwy::SupportedTargets() & HWY_AVX2) != 0; }
 bool runs_avx3() { return (hwy::SupportedTargets() & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512vnni"); }
 #endif
 
+#if CENTO_SIMD_ARM
+Ops make_neon_ops() {
+  Ops ops = ref_ops();
+  ops.name = "NEON";
+  ops.pack = N_NEON::pack;
+#define CENTO_SET_OP(op, Args) ops.op = N_NEON::op;
+  CENTO_SIMD_OPS(CENTO_SET_OP)
+#undef CENTO_SET_OP
+  return ops;
+}
+
+// Highway is not asked: where there is no AES it warns on stderr.
+bool runs_neon() {
+  constexpr unsigned long kNeeded = HWCAP_AES | HWCAP_ASIMDDP;
+  return (getauxval(AT_HWCAP) & kNeeded) == kNeeded;
+}
+#endif
+
 }  // namespace
 
 const Ops& ref_ops() {
@@ -69,6 +91,10 @@ std::vector<const Ops*> all_simd_ops() {
   static const Ops avx3 = make_avx3_ops();
   if (runs_avx2()) all.push_back(&avx2);
   if (runs_avx3()) all.push_back(&avx3);
+#endif
+#if CENTO_SIMD_ARM
+  static const Ops neon = make_neon_ops();
+  if (runs_neon()) all.push_back(&neon);
 #endif
   return all;
 }
