@@ -350,6 +350,7 @@ class Run {
       poll();
       loader_->wait(layer);
       runner_.project(layer);
+      capture(layer, rows);
       charge(rows);
       if (layer == check || (layer > check && budgets_[layer] < chosen.size())) {
         chosen = select_by_deviation(layer, rows, chosen, factors);
@@ -417,6 +418,7 @@ class Run {
                    n_bytes = shape.side_bytes(end - begin);
     runner_.fetch(layer, begin, end - begin, options_.capture->k(layer).subspan(offset, n_bytes),
                   options_.capture->v(layer).subspan(offset, n_bytes));
+    captured_ += end - begin;
   }
 
   // Index of the first of these rows whose logits are wanted; their number if none are.
@@ -451,6 +453,8 @@ class Run {
 
   void finish_report(std::span<const int32_t> chosen) {
     loader_->account(report_);
+    // A block with holes would be stored as if it were KV.
+    CHECK(options_.capture == nullptr || captured_ == options_.capture->n_tokens() * n_layers_);
     // Layer 0's K and V depend on the token alone, so a pass over all rows up to check layer 1 replaces no row's KV.
     const bool by_deviation =
         options_.blend.policy == PolicyKind::kDevK || options_.blend.policy == PolicyKind::kDevV ||
@@ -481,6 +485,7 @@ class Run {
   std::vector<int32_t> first_chosen_;        // at the check layer
   size_t question_start_ = 0;
   uint64_t row_layers_ = 0, key_layers_ = 0;
+  uint64_t captured_ = 0;  // rows x layers
   LayerLoader* loader_ = nullptr;
   PipelineReport report_;
 };

@@ -181,6 +181,28 @@ TEST_CASE("pipeline: dev policies pick the rows whose neighbours changed most", 
   for (const int32_t p : report.recomputed) CHECK(p >= static_cast<int32_t>(kPrefix.size() + kA.size()));
 }
 
+TEST_CASE("pipeline: fresh rows in front of reused ones are captured, whatever the policy", "[blend]") {
+  const PolicyKind policy = GENERATE(PolicyKind::kNone, PolicyKind::kQuery, PolicyKind::kDevKv, PolicyKind::kHybrid);
+  const auto captured = [](PromptPlan plan, PipelineOptions options) {
+    FakeRunner runner(64);
+    KvBlock block(runner.shape(), kPrefix.size() + kA.size());
+    options.capture = &block;
+    run_ok(std::move(plan), runner, options);
+    return block;
+  };
+  PromptPlan plan;
+  plan.segments.push_back(fresh(kPrefix));
+  plan.segments.push_back(fresh(kA));
+  plan.segments.push_back(stored(SegmentFrom::kChunk, kB, kv_behind(kPrefix, kB)));
+  plan.segments.push_back(fresh(kQuestion));
+  const KvBlock blended = captured(std::move(plan), with(policy, 0.5));
+  const KvBlock full = captured(fresh_plan(kPrefix, kA, kQuestion), {});
+  for (uint32_t layer = 0; layer < FakeRunner::kLayers; ++layer) {
+    CHECK(std::equal(full.k(layer).begin(), full.k(layer).end(), blended.k(layer).begin()));
+    CHECK(std::equal(full.v(layer).begin(), full.v(layer).end(), blended.v(layer).begin()));
+  }
+}
+
 TEST_CASE("pipeline: given weights choose the rows, or scale the scores of a policy", "[blend]") {
   const std::vector<Ids> order = {kA, kB, kC};  // chunk rows at positions 3 to 14
   std::vector<float> weights(12, 1.0f);
