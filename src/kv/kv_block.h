@@ -1,6 +1,7 @@
 // One chunk's K and V for all layers, in host memory, as it is stored: K not rotated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,5 +43,20 @@ class KvBlock {
   uint64_t n_tokens_ = 0;
   std::vector<std::byte> bytes_;
 };
+
+// Rows [first, first + n) of a block as a block of their own.
+inline KvBlock rows_of(const KvBlock& block, uint64_t first, uint64_t n) {
+  KvBlock out(block.shape(), n);
+  const uint64_t from = block.shape().side_bytes(first), n_bytes = block.shape().side_bytes(n);
+  for (uint32_t layer = 0; layer < block.shape().n_layers; ++layer) {
+    const auto copy = [&](std::span<const std::byte> side, std::span<std::byte> to) {
+      const auto part = side.subspan(from, n_bytes);
+      std::copy(part.begin(), part.end(), to.begin());
+    };
+    copy(block.k(layer), out.k(layer));
+    copy(block.v(layer), out.v(layer));
+  }
+  return out;
+}
 
 }  // namespace cento

@@ -30,6 +30,7 @@ constexpr std::pair<PrefillMode, const char*> kModes[] = {{PrefillMode::kAuto, "
                                                           {PrefillMode::kBlend, "blend"}};
 
 constexpr uint32_t kAttachedChunkTokens = 256;
+constexpr size_t kFewChunks = 2;
 constexpr size_t kVerifyRows = 16;  // logits of so many rows are alive at once while an answer is verified
 
 struct PromptChunk {
@@ -37,6 +38,7 @@ struct PromptChunk {
   ChunkReport report;
   std::unique_ptr<KvReader> kv;  // null: computed in place
   bool exact_behind_prefix = false;
+  std::optional<Hash> keep_exact;  // computed right behind the fixed prefix: its KV is stored under this chunk's hash
 };
 
 // What a prompt is made of, and how far its KV is known.
@@ -129,6 +131,13 @@ PromptFile parse_prompt_file(const std::string& json) {
   return p;
 }
 
+// KV of rows that were computed in front of a prompt and are to be stored.
+struct Capture {
+  KvBlock block;
+  bool prefix = false;  // from position 0 on, else behind the fixed prefix
+  bool chunk = false;   // the leading chunk too
+};
+
 struct Answerer::Impl {
   Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in)
       : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
@@ -145,22 +154,22 @@ struct Answerer::Impl {
   void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
                                Answer& answer);
-  PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted);
+  PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted, bool leads, bool few);
   bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
                           Prompt& prompt, Answer& answer);
-  void choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache, BlendSettings& blend);
+  void choose_mode(Prompt& prompt, const AskOptions& options, CacheReport& cache, BlendSettings& blend);
   ReuseFacts facts_of(const Prompt& prompt) const;
   PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
   void take_back(PromptPlan& plan, Prompt& prompt);
   PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
-                         std::optional<KvBlock>& prefix_block, Answer& answer);
+                         std::optional<Capture>& captured, Answer& answer);
   void respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
                const AskHooks& hooks, const Stopwatch& since_question, double excluded_ms, Answer& answer);
   std::vector<int32_t> decode(std::vector<float> logits, const AskOptions& options, const AskHooks& hooks,
                               Answer& answer, const Stopwatch& since_question, double excluded_ms);
   void keep_row(std::span<const float> logits, const AskOptions& options, Answer& answer);
   void verify(const Prompt& prompt, const std::vector<int32_t>& answer_ids, Answer& answer);
-  void store_prefix(const Prompt& prompt, const KvBlock& block);
+  void store_captured(const Prompt& prompt, const Capture& captured);
 
   LoadedModel& model;
   KvStore* store;
@@ -204,15 +213,21 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   prompt.prefix = layout.prefix();
   prompt.question = layout.question(question);
   const bool wanted = options.prefill != PrefillMode::kFull && options.prefill != PrefillMode::kPrefix;
+  std::vector<ChunkRow> rows;
   for (const Hit& hit : hits) {
-    const auto row = docs->chunk(hit.chunk_id);
+    auto row = docs->chunk(hit.chunk_id);
     if (!row) continue;  // removed by another process since it was found
     const std::vector<ChunkPlace> places = docs->places(collection->id, hit.chunk_id);
     if (places.empty()) continue;
-    PromptChunk chunk = lookup(layout, *row, wanted);
-    chunk.report.source = places[0].path;
     answer.citations.push_back({answer.citations.size() + 1, places[0].path, places[0].line_from, places[0].line_to,
                                 row->hash.short_hex(), hit.score, row->body});
+    rows.push_back(std::move(*row));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bool leads = i + 1 == rows.size();  // see below
+    const bool few = rows.size() <= kFewChunks && options.prefill != PrefillMode::kReuse;
+    PromptChunk chunk = lookup(layout, rows[i], wanted, leads, few);
+    chunk.report.source = answer.citations[i].source;
     prompt.chunks.push_back(std::move(chunk));
   }
   // The best passage stands last, next to the question; the list of sources stays in the order of rank.
@@ -254,7 +269,10 @@ std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::s
   return hits;
 }
 
-PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted) {
+// Stored KV of a chunk. The one that `leads` stands right behind the fixed prefix: KV that was computed there is exact,
+// while KV computed behind a stand-in context is further off than anywhere else. Of few chunks the leading one is so
+// large a part that it is computed rather than taken from behind a stand-in context.
+PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted, bool leads, bool few) {
   PromptChunk chunk;
   chunk.ids = layout.chunk(row.prompt_text());
   chunk.report = {row.hash.short_hex(), "", chunk.ids.size(), "computed", ""};
@@ -263,10 +281,17 @@ PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& r
     return chunk;
   }
   const KvIdentity any = identity_of(engine, KvKind::kChunkStandIn, layout.prefix(), {}, chunk.ids);
-  const std::vector<KvRow> rows =
+  std::vector<KvRow> rows =
       store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(chunk.ids));
+  std::stable_partition(rows.begin(), rows.end(),
+                        [&](const KvRow& r) { return (r.kind == KvKind::kChunkPrefix) == leads; });
   chunk.report.reason = "not stored";
-  for (const KvRow& kv_row : rows) {  // newest first; a damaged one gives way to an older one
+  for (const KvRow& kv_row : rows) {  // the wanted kind, newest first; a damaged one gives way to an older one
+    if (leads && few && kv_row.kind != KvKind::kChunkPrefix) {
+      chunk.report.reason = "stands first";
+      if (may_write()) chunk.keep_exact = row.hash;
+      break;
+    }
     KvIdentity wanted_identity = any;
     wanted_identity.kind = kv_row.kind;
     auto reader = store->open_row(kv_row, wanted_identity);
@@ -347,8 +372,7 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
 }
 
 // `blend` gets the ratio that was chosen, if nobody has set one.
-void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options, CacheReport& cache,
-                                 BlendSettings& blend) {
+void Answerer::Impl::choose_mode(Prompt& prompt, const AskOptions& options, CacheReport& cache, BlendSettings& blend) {
   cache.mode = options.prefill;
   cache.why = "asked for";
   if (options.prefill == PrefillMode::kFull || options.prefill == PrefillMode::kPrefix) return;
@@ -379,7 +403,16 @@ void Answerer::Impl::choose_mode(const Prompt& prompt, const AskOptions& options
   const BlendChoice choice = choose_blend(*cost, facts, options.blend.policy, row_budget(options.blend, facts.n_chunk));
   const auto about = [](double ms) { return std::to_string(std::llround(std::max(ms, 1.0))) + " ms"; };
   cache.why += "; about " + about(choice.blend_ms) + " against " + about(choice.full_ms) + " to compute everything";
-  if (!choice.blend) cache.mode = PrefillMode::kPrefix;
+  if (!choice.blend && facts.n_chunk > 0) {
+    cache.mode = PrefillMode::kPrefix;
+    for (PromptChunk& chunk : prompt.chunks) {
+      if (chunk.kv == nullptr) continue;
+      chunk.kv = nullptr;
+      chunk.report.from = "computed";
+      chunk.report.reason = "computing is faster";
+    }
+    return;
+  }
   const size_t rows_min = row_budget(options.blend, facts.n_chunk);
   if (choice.blend && choice.n_rows > rows_min && !options.blend.ratio)
     blend.ratio = static_cast<double>(choice.n_rows) / static_cast<double>(facts.n_chunk);
@@ -434,9 +467,9 @@ void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
   for (size_t i = 0; i < prompt.chunks.size(); ++i) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
 }
 
-// `prefix_block` takes the KV of the fixed prefix if it was computed here and is to be stored.
+// `captured` takes the KV of the fixed prefix and of a leading chunk if they were computed here and are to be stored.
 PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
-                                       std::optional<KvBlock>& prefix_block, Answer& answer) {
+                                       std::optional<Capture>& captured, Answer& answer) {
   for (;;) {
     const Stopwatch prepare_watch;
     PipelineOptions run;
@@ -445,11 +478,16 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
     PromptPlan plan = make_plan(prompt, answer.cache);
     if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
     run.stop = hooks.stop;
-    prefix_block.reset();
-    if (plan.segments[0].from == SegmentFrom::kFresh && answer.cache.mode != PrefillMode::kFull &&
-        prompt.store_allowed && may_write()) {
-      prefix_block.emplace(engine.shape(), prompt.prefix.size());
-      run.capture = &*prefix_block;
+    captured.reset();
+    if (answer.cache.mode != PrefillMode::kFull && prompt.store_allowed && may_write()) {
+      const bool prefix = plan.segments[0].from == SegmentFrom::kFresh;
+      const bool chunk = !prompt.chunks.empty() && prompt.chunks[0].keep_exact && !prompt.chunks[0].ids.empty();
+      if (prefix || chunk) {
+        const size_t rows = (prefix ? prompt.prefix.size() : 0) + (chunk ? prompt.chunks[0].ids.size() : 0);
+        captured.emplace(Capture{KvBlock(engine.shape(), rows), prefix, chunk});
+        run.capture = &captured->block;
+        run.capture_from = prefix ? 0 : prompt.prefix.size();
+      }
     }
     answer.timings.prepare_ms += prepare_watch.ms();
     const Stopwatch run_watch;
@@ -477,11 +515,20 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
   }
 }
 
-void Answerer::Impl::store_prefix(const Prompt& prompt, const KvBlock& block) {
-  const KvIdentity identity = identity_of(engine, KvKind::kPrefix, prompt.prefix, {}, prompt.prefix);
-  if (auto stored = store->put(identity, block, KvCodec::kLossless, std::nullopt); !stored.ok()) {
-    log_warning("the fixed prefix was not stored: " + stored.error().message());  // the answer does not depend on it
-  }
+void Answerer::Impl::store_captured(const Prompt& prompt, const Capture& captured) {
+  const auto put = [&](const KvIdentity& identity, const KvBlock& block, const std::optional<Hash>& chunk) {
+    if (auto stored = store->put(identity, block, KvCodec::kLossless, chunk); !stored.ok())
+      log_warning("KV that was computed is not stored: " +
+                  stored.error().message());  // the answer does not depend on it
+  };
+  const size_t n_prefix = captured.prefix ? prompt.prefix.size() : 0;
+  if (captured.prefix)
+    put(identity_of(engine, KvKind::kPrefix, prompt.prefix, {}, prompt.prefix), rows_of(captured.block, 0, n_prefix),
+        {});
+  if (!captured.chunk) return;
+  const PromptChunk& chunk = prompt.chunks[0];
+  put(identity_of(engine, KvKind::kChunkPrefix, prompt.prefix, prompt.prefix, chunk.ids),
+      rows_of(captured.block, n_prefix, chunk.ids.size()), chunk.keep_exact);
 }
 
 void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
@@ -492,9 +539,9 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   Timings& t = answer.timings;
   t.prepare_ms = std::max(0.0, since_question.ms() - excluded_ms - t.retrieve_ms);
   const Stopwatch prefill_watch;
-  std::optional<KvBlock> prefix_block;
+  std::optional<Capture> captured;
   PipelineReport report =
-      prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, prefix_block, answer);
+      prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, captured, answer);
   t.prefill_ms = prefill_watch.ms();
   speed.observe(report, engine.shape());
   const double prefilled_ms = since_question.ms() - excluded_ms;
@@ -543,7 +590,7 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   if (hooks.on_answered) hooks.on_answered(answer);
   // Behind the answer, which needs not wait for the disk.
   if (may_write()) write_speed(engine, catalogue(), speed);
-  if (prefix_block) store_prefix(prompt, *prefix_block);
+  if (captured) store_captured(prompt, *captured);
   if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
   if (!options.want_logits) {
     answer.logits.clear();

@@ -141,18 +141,6 @@ inline KvBlock computed_kv(Engine& engine, const Ids& context, const Ids& ids, s
 }
 inline std::unique_ptr<KvReader> as_reader(const KvBlock& block) { return std::make_unique<MemoryKv>(block, Hash{}); }
 
-// Rows [from, from + n) of a block.
-inline KvBlock rows_of(const KvBlock& block, size_t from, size_t n) {
-  KvBlock part(block.shape(), n);
-  const uint64_t offset = block.shape().side_bytes(from), n_bytes = block.shape().side_bytes(n);
-  for (uint32_t layer = 0; layer < block.shape().n_layers; ++layer) {
-    const auto k = block.k(layer).subspan(offset, n_bytes), v = block.v(layer).subspan(offset, n_bytes);
-    std::copy(k.begin(), k.end(), part.k(layer).begin());
-    std::copy(v.begin(), v.end(), part.v(layer).begin());
-  }
-  return part;
-}
-
 // Logits of `n` greedy steps behind what the engine holds, [n, V]; the first step extends by the best of `last`.
 inline std::vector<float> greedy_steps(Engine& engine, std::span<const float> last, size_t n) {
   std::vector<float> all, row(last.begin(), last.end());

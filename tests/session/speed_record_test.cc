@@ -50,7 +50,7 @@ TEST_CASE("speed record: what says nothing is not taken in", "[session]") {
   CHECK(record.text() == SpeedRecord().text());
 }
 
-TEST_CASE("speed record: text and back; anything else is refused", "[session]") {
+TEST_CASE("speed record: text and back, and anything else is refused", "[session]") {
   SpeedRecord record;
   record.observe_compute(100, 5000, 60);
   record.observe_compute(1000, 500000, 800);
