@@ -251,13 +251,12 @@ void Grammar::add_bench(CommandBuilder& program) {
 void Grammar::add_eval(CommandBuilder& program) {
   CommandBuilder b = program.subcommand(
       "eval", "measure what blending costs in quality and saves in time",
-      "Runs every setting on every item beside full prefill of the same tokens and says how close each comes, with\n"
-      "intervals. Data: JSON Lines of questions over passages, of texts to summarise, or of prompts. With --out a "
-      "sweep\n"
-      "that was stopped goes on where it was.",
+      "Runs every setting on every item beside full prefill of the same tokens and says how close each comes.\n"
+      "Data: JSON Lines of questions over passages, of texts to summarise, or of prompts.\n"
+      "With --out a sweep that was stopped goes on where it was.",
       "cento eval questions.jsonl --items 20\n"
       "cento eval qa.jsonl summ.jsonl --policy query,dev-kv,none --ratio .05,.15 --out results\n"
-      "cento eval prompts.jsonl --logits logits --json | jq '.sets[].settings[] | [.name, .kl.mean.value]'");
+      "cento eval prompts.jsonl --logits logits --json | jq '.sets[].settings[] | {name, kl}'");
   EvalOptions& o = eval.eval;
   b.positional("DATA", "file of items", true, to_texts(o.data), true);
   std::vector<std::string> names;
