@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <limits>
+#include <map>
 
 #include "app/commands.h"
 #include "app/eval_report.h"
@@ -13,6 +11,7 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "eval/dataset.h"
 
 namespace cento {
 namespace {
@@ -34,7 +33,7 @@ Json setting_json(const SettingSummary& s) {
   if (s.setting.kind == TrialKind::kBlend) {
     j["policy"] = policy_name(s.setting.blend.policy);
     j["ratio"] = s.setting.blend.ratio ? Json(*s.setting.blend.ratio) : Json();
-    j["context"] = s.setting.stand_in ? "stand-in" : "prefix";
+    j["context"] = !s.setting.stand_in ? "prefix" : s.setting.exact_first ? "exact-first" : "stand-in";
     j["repair"] = repair_name(s.setting.blend.repair);
   }
   j["items"] = s.n_items;
@@ -87,49 +86,115 @@ Json report_json(const EvalReport& r, const EvalCommand& command, LoadedModel& m
   return j;
 }
 
-// A file name of letters, digits and a few signs that no two names share: what was replaced is told apart by a hash.
+// A part of a file name, of letters, digits, - and _, that no two texts share: where something was replaced or cut, a
+// hash of the text follows.
 std::string file_name_of(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '=' || c == '.';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     out += plain ? c : '_';
   }
   if (out.size() > 80) out.resize(80);
-  if (out != text || out[0] == '.') out += "-" + hash_of_text("file name", text).hex().substr(0, 8);
+  if (out != text || out.empty()) out += "-" + hash_of_text("file name", text).hex().substr(0, 16);
   return out;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  std::move(atomic_write(FileSystem::real(), path, std::as_bytes(std::span(text)))).or_throw();
+// SET.ITEM.SETTING.npy. Names of settings are our own: a space is all that has to be replaced.
+std::string logits_name(const std::string& set, const std::string& item, std::string setting) {
+  std::replace(setting.begin(), setting.end(), ' ', '_');
+  return file_name_of(set) + "." + file_name_of(item) + "." + setting + ".npy";
+}
+
+// Their logits would have the same names.
+void refuse_sets_of_one_name(const std::vector<std::string>& files) {
+  std::map<std::string, std::string> seen;
+  for (const std::string& file : files) {
+    const auto [other, is_new] = seen.emplace(DatasetReader(file).set(), file);
+    if (is_new) continue;
+    throw Error{Code::kUsage, "--logits: " + other->second + " has the same name", file,
+                "rename one of them, or run them one by one"};
+  }
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  return atomic_write(FileSystem::real(), path, std::as_bytes(std::span(text)));
+}
+
+// A run that was stopped before it finished an item leaves an earlier report as it is.
+Status write_report(const EvalReport& report, const EvalOptions& options, const Json& json, LoadedModel& model) {
+  if (options.folder.empty() || (report.stopped && report.sets.empty())) return Status::done();
+  if (Status s = write_text(options.folder + "/results.json", json.dump(1) + "\n"); !s) return s;
+  return write_text(options.folder + "/report.html", results_html(eval_page(report, options, model)));
+}
+
+int status_of(const EvalReport& report) {
+  if (report.stopped) return kInterruptedStatus;
+  if (report.sets.empty()) return kNothingFoundStatus;
+  return report.skipped.empty() ? 0 : kPartlyDoneStatus;
+}
+
+// A set is named by its file, and the progress bar takes ASCII.
+std::string ascii(const std::string& text) {
+  std::string out = printable(text);
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+  return out;
+}
+
+EvalHooks hooks_of(Run& run, const EvalCommand& command) {
+  EvalHooks hooks;
+  hooks.stop = interrupt_requested;
+  hooks.progress = [&run](size_t done, size_t total, const std::string& what) {
+    run.terminal.progress("eval", done, total, "trials", ascii(what));
+  };
+  const std::string folder = command.logits_folder;
+  if (folder.empty()) return hooks;
+  refuse_sets_of_one_name(command.eval.data);
+  FileSystem::real().make_folders(folder).or_throw();
+  hooks.logits = [folder](const std::string& set, const std::string& item, const std::string& setting,
+                          std::span<const float> logits, size_t rows) {
+    write_npy(folder + "/" + logits_name(set, item, setting), logits, rows, logits.size() / rows);
+  };
+  return hooks;
+}
+
+// One setting of the lists. `ratio` below 0: the policy's own budget.
+TrialSetting setting_of(const BlendSettings& rest, std::string policy, double ratio, const std::string& context,
+                        const std::string& repair, size_t n_layers) {
+  constexpr std::string_view kGradual = "-gradual";
+  TrialSetting s;
+  s.stand_in = context != "prefix";
+  s.exact_first = context == "exact-first";
+  const bool gradual = policy.ends_with(kGradual);
+  if (gradual && ratio < 0)
+    throw Error{Code::kUsage, "--policy: " + policy + " needs a ratio of its own", "", "give --ratio numbers"};
+  if (gradual) policy.resize(policy.size() - kGradual.size());
+  const PolicyKind kind = *find_policy(policy);
+  if (kind != PolicyKind::kNone && kind != PolicyKind::kAll) {  // for these the rest changes nothing
+    s.blend = rest;
+    if (ratio >= 0) s.blend.ratio = ratio;
+    if (gradual) s.blend.layer_ratios = gradual_ratios(ratio, rest.check_layer, n_layers);
+    s.blend.repair = *find_repair(repair);
+  }
+  s.blend.policy = kind;
+  s.name = setting_name(s);
+  return s;
 }
 
 }  // namespace
 
 std::vector<TrialSetting> settings_of(const EvalCommand& command, size_t n_layers) {
-  constexpr std::string_view kGradual = "-gradual";
   std::vector<TrialSetting> out;
+  const auto add = [&out](TrialSetting s) {
+    const bool known = std::any_of(out.begin(), out.end(), [&](const TrialSetting& o) { return o.name == s.name; });
+    if (!known) out.push_back(std::move(s));  // none and all are the same at every ratio
+  };
   for (const std::string& context : command.contexts) {
     for (const std::string& policy : command.policies) {
       for (const double ratio : command.ratios) {
-        for (const std::string& repair : command.repairs) {
-          TrialSetting s;
-          s.stand_in = context == "stand-in";
-          s.blend = command.blend;
-          std::string name = policy;
-          const bool gradual = name.size() > kGradual.size() && name.ends_with(kGradual);
-          if (gradual) name.resize(name.size() - kGradual.size());
-          s.blend.policy = *find_policy(name);
-          if (ratio >= 0) s.blend.ratio = ratio;
-          if (gradual) s.blend.layer_ratios = gradual_ratios(std::max(ratio, 0.0), s.blend.check_layer, n_layers);
-          if (gradual && ratio < 0)
-            throw Error{Code::kUsage, "--policy: " + policy + " needs a ratio of its own", "", "give --ratio numbers"};
-          s.blend.repair = *find_repair(repair);
-          s.name = setting_name(s);
-          const bool known =
-              std::any_of(out.begin(), out.end(), [&](const TrialSetting& o) { return o.name == s.name; });
-          if (!known) out.push_back(std::move(s));  // none and all have no ratio
-        }
+        for (const std::string& repair : command.repairs)
+          add(setting_of(command.blend, policy, ratio, context, repair, n_layers));
       }
     }
   }
@@ -141,38 +206,19 @@ int cmd_eval(Run& run, const EvalCommand& command) {
   throw_if_interrupted();
   EvalOptions options = command.eval;
   options.settings = settings_of(command, model->config().n_layers);
-
-  EvalHooks hooks;
-  hooks.stop = interrupt_requested;
-  hooks.progress = [&](size_t done, size_t total, const std::string& what) {
-    run.terminal.progress("eval", done, total, "trials", what);
-  };
-  if (!command.logits_folder.empty()) {
-    std::move(FileSystem::real().make_folders(command.logits_folder)).or_throw();
-    hooks.logits = [&](const std::string& set, const std::string& item, const std::string& setting,
-                       std::span<const float> logits, size_t rows) {
-      const std::string name = file_name_of(set) + "." + file_name_of(item) + "." + file_name_of(setting) + ".npy";
-      write_npy(command.logits_folder + "/" + name, logits, rows, logits.size() / rows);
-    };
-  }
-  const EvalReport report = evaluate(*model, options, hooks);
+  const EvalReport report = evaluate(*model, options, hooks_of(run, command));
   run.terminal.end_progress();
 
   for (const auto& [where, reason] : report.skipped) run.terminal.warning("skipped: " + where + ": " + reason);
   const Json json = report_json(report, command, *model);
-  if (!options.folder.empty()) {
-    std::move(FileSystem::real().make_folders(options.folder)).or_throw();
-    write_text(options.folder + "/results.json", json.dump(1) + "\n");
-    write_text(options.folder + "/report.html", results_html(eval_page(report, options, *model)));
-  }
+  const Status written = write_report(report, options, json, *model);
   run.terminal.out(run.common().json ? json_line(json) : eval_text(report, options, *model));
+  written.or_throw();  // what took hours is shown all the same
   if (report.stopped) {
     run.terminal.note(options.folder.empty() ? "stopped; with --out the next run would go on from here"
                                              : "stopped; the same command goes on from here");
-    return kInterruptedStatus;
   }
-  if (report.sets.empty()) return kNothingFoundStatus;
-  return report.skipped.empty() ? 0 : kPartlyDoneStatus;
+  return status_of(report);
 }
 
 }  // namespace cento

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 
 #include "app/text_table.h"
 #include "base/machine.h"
@@ -22,10 +23,9 @@ std::string with_range(const Estimate& e, int digits) {
 }
 std::string with_range(const std::optional<Estimate>& e, int digits) { return e ? with_range(*e, digits) : "-"; }
 
-bool is_summary(const SetSummary& set) {
-  return std::any_of(set.settings.begin(), set.settings.end(), [](const SettingSummary& s) {
-    return s.setting.kind == TrialKind::kFull && s.f1 && s.f1->value == 0 && s.rouge_l && s.rouge_l->value > 0;
-  });
+const char* score_name(const SetSummary& set) {
+  if (set.n_summaries == 0) return "F1";
+  return set.n_summaries == set.n_scored ? "ROUGE-L" : "F1 or ROUGE-L";
 }
 
 const SettingSummary* full_of(const SetSummary& set) {
@@ -36,17 +36,14 @@ const SettingSummary* full_of(const SetSummary& set) {
 }
 
 std::vector<std::vector<std::string>> rows_of(const SetSummary& set) {
-  const bool summary = is_summary(set);
   std::vector<std::vector<std::string>> rows = {{"setting", "charged", "TTFT ms", "full / this", "KL [95 %]", "KL p95",
-                                                 "top-1 [95 %]", "gap", summary ? "ROUGE-L" : "F1", "change [95 %]",
-                                                 "worst KL"}};
+                                                 "top-1 [95 %]", "gap", score_name(set), "change [95 %]", "worst KL"}};
   const SettingSummary* full = full_of(set);
   for (const SettingSummary& s : set.settings) {
     const double ratio = full != nullptr && s.ttft_ms.value > 0 ? full->ttft_ms.value / s.ttft_ms.value : NAN;
-    const std::optional<Estimate>& score = summary ? s.rouge_l : s.f1;
     rows.push_back({s.setting.name, fixed(s.charged.value, 3), fixed(s.ttft_ms.value, 0), fixed(ratio, 1),
                     with_range(s.kl, 4), fixed(s.kl_p95, 4), with_range(s.top1, 3),
-                    s.gap ? fixed(s.gap->value, 2) : "-", score ? fixed(score->value, 3) : "-",
+                    s.gap ? fixed(s.gap->value, 2) : "-", s.score ? fixed(s.score->value, 3) : "-",
                     with_range(s.score_change, 3), fixed(s.worst_kl, 3)});
   }
   return rows;
@@ -59,72 +56,107 @@ std::string heading(const SetSummary& set) {
 
 PlotRange range_of(const Estimate& e) { return {e.low, e.high}; }
 
-ReportSection section_of(const SetSummary& set) {
-  ReportSection section{heading(set), {}};
-  ReportTable table{"Every setting beside full prefill of the same tokens", {}, {}};
-  std::vector<std::vector<std::string>> rows = rows_of(set);
-  table.columns = rows.front();
-  table.rows.assign(rows.begin() + 1, rows.end());
-  section.parts.push_back(std::move(table));
+ReportTable all_figures(const SetSummary& set) {
+  ReportTable table{"Every setting beside full prefill of the same tokens", {}, rows_of(set)};
+  table.columns = table.rows.front();
+  table.rows.erase(table.rows.begin());
+  return table;
+}
 
-  LineChart speed{"Quality against time",
-                  "Points to the lower left are fast and close to full prefill.",
-                  {"time to first token, ms", false},
-                  {"mean KL to full prefill, nats", true},
-                  {}};
-  LineChart budget{"Quality against the budget",
-                   "Falling lines: more rows recomputed bring the answer closer.",
-                   {"charged share of full prefill", false},
-                   {"mean KL to full prefill, nats", true},
-                   {}};
-  LineChart by_row{"Distance along the answer",
-                   "The first point is the prompt's last row; those behind it are answer tokens.",
-                   {"row", false},
-                   {"mean KL to full prefill, nats", true},
-                   {}};
-  LineChart attention{"Attention's output by layer",
-                      "How far what the question's rows attended to moved, relative to full prefill's.",
-                      {"layer", false},
-                      {"relative distance", false},
-                      {}};
-  BarChart worst{"Mean and worst prompt",
+constexpr const char* kKlAxis = "mean KL to full prefill, nats";
+
+// One line a family of settings, which differ in their budget.
+LineChart over_budgets(const SetSummary& set, LineChart chart,
+                       const std::function<PlotPoint(const SettingSummary&)>& point) {
+  for (const SettingSummary& s : set.settings) {
+    if (s.setting.kind != TrialKind::kBlend) continue;
+    const std::string family = std::string(policy_name(s.setting.blend.policy)) +
+                               (s.setting.stand_in ? ", stand-in" : ", prefix") +
+                               (s.setting.blend.repair == Repair::kNone ? "" : ", shift");
+    auto found =
+        std::find_if(chart.series.begin(), chart.series.end(), [&](const PlotSeries& x) { return x.name == family; });
+    if (found == chart.series.end()) found = chart.series.insert(chart.series.end(), {family, {}, true});
+    found->points.push_back(point(s));
+  }
+  return chart;
+}
+
+// One line a setting: values [rows or layers].
+LineChart one_line_each(const SetSummary& set, LineChart chart,
+                        const std::function<const std::vector<double>&(const SettingSummary&)>& values) {
+  for (const SettingSummary& s : set.settings) {
+    if (s.setting.kind != TrialKind::kBlend || values(s).empty()) continue;
+    PlotSeries line{s.setting.name, {}, true};
+    for (const double v : values(s)) line.points.push_back({static_cast<double>(line.points.size()), v, {}, {}, ""});
+    chart.series.push_back(std::move(line));
+  }
+  return chart;
+}
+
+BarChart mean_and_worst(const SetSummary& set) {
+  BarChart chart{"Mean and worst prompt",
                  "A long bar beside a short one: the mean hides a prompt.",
                  "KL, nats",
                  {},
                  {{"mean", {}}, {"worst prompt", {}}}};
   for (const SettingSummary& s : set.settings) {
     if (s.setting.kind != TrialKind::kBlend) continue;
-    const std::string family = std::string(policy_name(s.setting.blend.policy)) +
-                               (s.setting.stand_in ? ", stand-in" : ", prefix") +
-                               (s.setting.blend.repair == Repair::kNone ? "" : ", shift");
-    const auto add = [&](LineChart& chart, PlotPoint point) {
-      auto found =
-          std::find_if(chart.series.begin(), chart.series.end(), [&](const PlotSeries& x) { return x.name == family; });
-      if (found == chart.series.end()) found = chart.series.insert(chart.series.end(), {family, {}, true});
-      found->points.push_back(std::move(point));
-    };
-    add(speed, {s.ttft_ms.value, s.kl.value, range_of(s.ttft_ms), range_of(s.kl), s.setting.name});
-    add(budget, {s.charged.value, s.kl.value, std::nullopt, range_of(s.kl), s.setting.name});
-    PlotSeries rows_line{s.setting.name, {}, true}, layers{s.setting.name, {}, true};
-    for (size_t i = 0; i < s.kl_by_row.size(); ++i)
-      rows_line.points.push_back({static_cast<double>(i), s.kl_by_row[i], {}, {}, ""});
-    for (size_t l = 0; l < s.attention_shift.size(); ++l)
-      layers.points.push_back({static_cast<double>(l), s.attention_shift[l], {}, {}, ""});
-    by_row.series.push_back(std::move(rows_line));
-    if (!layers.points.empty()) attention.series.push_back(std::move(layers));
-    worst.groups.push_back(s.setting.name);
-    worst.series[0].bars.push_back({s.kl.value, range_of(s.kl)});
-    worst.series[1].bars.push_back({s.worst_kl, std::nullopt});
+    chart.groups.push_back(s.setting.name);
+    chart.series[0].bars.push_back({s.kl.value, range_of(s.kl)});
+    chart.series[1].bars.push_back({s.worst_kl, std::nullopt});
   }
-  section.parts.push_back(std::move(speed));
-  section.parts.push_back(std::move(budget));
-  section.parts.push_back(std::move(worst));
-  section.parts.push_back(std::move(by_row));
+  return chart;
+}
+
+ReportTable worst_prompts(const SetSummary& set) {
+  ReportTable table{"Worst prompts", {"setting", "item", "KL"}, {}};
+  for (const SettingSummary& s : set.settings) {
+    if (s.setting.kind == TrialKind::kBlend) table.rows.push_back({s.setting.name, s.worst_item, fixed(s.worst_kl, 4)});
+  }
+  return table;
+}
+
+ReportSection section_of(const SetSummary& set) {
+  ReportSection section{heading(set), {all_figures(set)}};
+  const auto speed = [](const SettingSummary& s) {
+    return PlotPoint{s.ttft_ms.value, s.kl.value, range_of(s.ttft_ms), range_of(s.kl), s.setting.name};
+  };
+  section.parts.push_back(over_budgets(set,
+                                       {"Quality against time",
+                                        "Points to the lower left are fast and close to full prefill.",
+                                        {"time to first token, ms", false},
+                                        {kKlAxis, true},
+                                        {}},
+                                       speed));
+  const auto budget = [](const SettingSummary& s) {
+    return PlotPoint{s.charged.value, s.kl.value, std::nullopt, range_of(s.kl), s.setting.name};
+  };
+  section.parts.push_back(over_budgets(set,
+                                       {"Quality against the budget",
+                                        "Falling lines: more rows recomputed bring the answer closer.",
+                                        {"charged share of full prefill", false},
+                                        {kKlAxis, true},
+                                        {}},
+                                       budget));
+  section.parts.push_back(mean_and_worst(set));
+  section.parts.push_back(
+      one_line_each(set,
+                    {"Distance along the answer",
+                     "The first point is the prompt's last row; those behind it are answer tokens.",
+                     {"row", false},
+                     {kKlAxis, true},
+                     {}},
+                    [](const SettingSummary& s) -> const std::vector<double>& { return s.kl_by_row; }));
+  LineChart attention =
+      one_line_each(set,
+                    {"Attention's output by layer",
+                     "How far what the question's rows attended to moved, relative to full prefill's.",
+                     {"layer", false},
+                     {"relative distance", false},
+                     {}},
+                    [](const SettingSummary& s) -> const std::vector<double>& { return s.attention_shift; });
   if (!attention.series.empty()) section.parts.push_back(std::move(attention));
-  ReportTable items{"Worst prompts", {"setting", "item", "KL"}, {}};
-  for (const SettingSummary& s : set.settings)
-    if (s.setting.kind == TrialKind::kBlend) items.rows.push_back({s.setting.name, s.worst_item, fixed(s.worst_kl, 4)});
-  section.parts.push_back(std::move(items));
+  section.parts.push_back(worst_prompts(set));
   return section;
 }
 

@@ -251,12 +251,12 @@ void Grammar::add_bench(CommandBuilder& program) {
 void Grammar::add_eval(CommandBuilder& program) {
   CommandBuilder b = program.subcommand(
       "eval", "measure what blending costs in quality and saves in time",
-      "Runs every setting on every item beside full prefill of the same tokens and says how close it comes.\n"
+      "Runs every setting on every item beside full prefill of the same tokens and says how close each comes.\n"
       "Data: JSON Lines of questions over passages, of texts to summarise, or of prompts.\n"
       "With --out a sweep that was stopped goes on where it was.",
       "cento eval questions.jsonl --items 20\n"
       "cento eval qa.jsonl summ.jsonl --policy query,dev-kv,none --ratio .05,.15 --out results\n"
-      "cento eval prompts.jsonl --logits logits");
+      "cento eval prompts.jsonl --logits logits --json | jq '.sets[].settings[] | {name, kl}'");
   EvalOptions& o = eval.eval;
   b.positional("DATA", "file of items", true, to_texts(o.data), true);
   std::vector<std::string> names;
@@ -275,8 +275,8 @@ void Grammar::add_eval(CommandBuilder& program) {
               eval.ratios.push_back(ratio);
             }
           });
-  b.value("--context", "NAME,...", "what chunk KV is computed behind: stand-in, prefix", "stand-in",
-          to_word_list(eval.contexts, {"stand-in", "prefix"}));
+  b.value("--context", "NAME,...", "what chunk KV is computed behind: stand-in, exact-first, prefix", "stand-in",
+          to_word_list(eval.contexts, {"stand-in", "exact-first", "prefix"}));
   b.value("--repair", "NAME,...", "what is done to the rows that are not recomputed: none, shift", "none",
           to_word_list(eval.repairs, {"none", "shift"}));
   b.value("--check-layer", "N", "layer whose deviation counts, for dev-k, dev-v, dev-kv and hybrid", "1",

@@ -311,7 +311,10 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
     out.command = g.model;
   }
   if (topic[0] == "bench") out.command = g.bench;
-  if (topic[0] == "eval") out.command = g.eval;
+  if (topic[0] == "eval") {
+    if (g.eval.eval.data.empty()) misuse("a file of items is needed", "eval", "cento eval DATA.jsonl");
+    out.command = g.eval;
+  }
   if (topic[0] == "config") out.command = ConfigCommand{};
   if (topic[0] == "doctor") out.command = DoctorCommand{};
   if (topic[0] == "completion") {

@@ -21,10 +21,7 @@ std::vector<std::string> draw_stand_ins(const std::string& path, uint64_t seed, 
   std::map<Hash, std::string> drawn;  // by a hash of seed and text: the lowest are a random sample without repeats
   for (;;) {
     auto next = reader.next();
-    if (!next.ok()) {
-      if (reader.line() == 0) break;
-      continue;
-    }
+    if (!next.ok()) continue;
     if (!next.value()) break;
     for (const EvalChunk& chunk : next.value()->chunks) {
       const std::string text = chunk_text(chunk);

@@ -1,14 +1,16 @@
 #include "eval/journal.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/size_math.h"
 
 namespace cento {
 namespace {
@@ -25,9 +27,28 @@ Json numbers(const std::vector<double>& values) {
   for (const double v : values) out.push_back(std::isfinite(v) ? Json(v) : Json());
   return out;
 }
+
+// What a line holds in place of what we write there. The JSON library's own conversions are not enough: they make
+// numbers of truths, and of a number too large for its type whatever the processor makes of it.
+struct Damaged {};
+
+template <class T>
+T or_damaged(bool right, const Json& j) {
+  if (!right) throw Damaged{};
+  return j.get<T>();
+}
+double real_of(const Json& j) { return or_damaged<double>(j.is_number(), j); }
+size_t count_of(const Json& j) { return or_damaged<size_t>(j.is_number_unsigned(), j); }
+bool truth_of(const Json& j) { return or_damaged<bool>(j.is_boolean(), j); }
+std::string text_of(const Json& j) { return or_damaged<std::string>(j.is_string(), j); }
+
+const Json& array_of(const Json& j) {
+  if (!j.is_array()) throw Damaged{};
+  return j;
+}
 std::vector<double> numbers_of(const Json& j) {
   std::vector<double> out;
-  for (const Json& v : j) out.push_back(v.is_number() ? v.get<double>() : NAN);
+  for (const Json& v : array_of(j)) out.push_back(v.is_null() ? NAN : real_of(v));
   return out;
 }
 
@@ -72,57 +93,61 @@ Result<TrialRecord> parse_journal_line(const std::string& line) {
   try {
     const Json j = Json::parse(line);
     TrialRecord r;
-    const auto key = hash_from_hex(j.at("key").get<std::string>());
+    const auto key = hash_from_hex(text_of(j.at("key")));
     if (!key) return damaged();
     r.key = *key;
-    r.set = j.at("set").get<std::string>();
-    r.item = j.at("item").get<std::string>();
-    r.setting = j.at("setting").get<std::string>();
+    r.set = text_of(j.at("set"));
+    r.item = text_of(j.at("item"));
+    r.setting = text_of(j.at("setting"));
     TrialOutcome& o = r.outcome;
-    o.charged = j.at("charged").get<double>();
-    o.n_tokens = j.at("tokens").get<size_t>();
-    o.n_recomputed = j.at("recomputed").get<size_t>();
-    o.ttft_ms = j.at("ttft_ms").get<double>();
+    o.charged = real_of(j.at("charged"));
+    o.n_tokens = count_of(j.at("tokens"));
+    o.n_recomputed = count_of(j.at("recomputed"));
+    o.ttft_ms = real_of(j.at("ttft_ms"));
     o.kl = numbers_of(j.at("kl"));
-    for (const Json& v : j.at("top1")) o.same_top.push_back(v.get<int>() != 0 ? 1 : 0);
+    for (const Json& v : array_of(j.at("top1"))) o.same_top.push_back(count_of(v) != 0 ? 1 : 0);
     const std::vector<double> nll = numbers_of(j.at("nll"));
     if (nll.size() != 2 || o.kl.empty() || o.kl.size() != o.same_top.size()) return damaged();
     o.nll = nll[0];
     o.nll_full = nll[1];
     o.attention_shift = numbers_of(j.at("attention"));
-    r.answer = j.at("answer").get<std::string>();
+    r.answer = text_of(j.at("answer"));
     if (j.contains("scores")) {
       const Json& s = j.at("scores");
-      r.scores = {true, s.at("summary").get<bool>(), s.at("f1").get<double>(), s.at("exact").get<double>(),
-                  s.at("rouge_l").get<double>()};
+      r.scores = {true, truth_of(s.at("summary")), real_of(s.at("f1")), real_of(s.at("exact")),
+                  real_of(s.at("rouge_l"))};
     }
     return r;
+  } catch (const Damaged&) {
+    return damaged();
   } catch (const Json::exception&) {
     return damaged();
   }
 }
 
 Journal::Journal(const std::string& folder) : path_(folder + "/trials.jsonl") {
-  std::move(FileSystem::real().make_folders(folder)).or_throw();
-  if (FileSystem::real().exists(path_)) {
-    const std::string text = std::move(read_file(path_, kJournalBytesMax)).or_throw();
-    size_t from = 0;
-    while (from < text.size()) {
-      const size_t end = std::min(text.find('\n', from), text.size());
-      if (auto record = parse_journal_line(text.substr(from, end - from)); record.ok()) {
-        records_.insert_or_assign(record.value().key, std::move(record).value());
-      } else {
-        ++damaged_;
-      }
-      from = end + 1;
-    }
-  }
+  FileSystem::real().make_folders(folder).or_throw();
   file_ = FileHandle(::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-  if (!file_.open()) throw Error{Code::kResource, std::string("cannot be written: ") + std::strerror(errno), path_};
+  if (!file_.open()) throw system_error("cannot be opened", path_, errno);
+  // Before the first byte is read: what another run adds would be measured again.
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw system_error("cannot be locked", path_, errno);
+    throw Error{Code::kResource, "another run keeps its figures there", path_,
+                "wait until it has ended, or name another folder"};
+  }
+  const std::string text = read_file(path_, kJournalBytesMax).or_throw();
+  size_t from = 0;
+  while (from < text.size()) {
+    const size_t end = std::min(text.find('\n', from), text.size());
+    if (auto record = parse_journal_line(text.substr(from, end - from)); record.ok()) {
+      records_.insert_or_assign(record->key, std::move(record).value());
+    } else {
+      ++damaged_;
+    }
+    from = end + 1;
+  }
   // A line that a crash cut off must not swallow the next one.
-  char last = '\n';
-  const off_t size = ::lseek(file_.get(), 0, SEEK_END);
-  if (size > 0 && ::pread(file_.get(), &last, 1, size - 1) == 1 && last != '\n') (void)!::write(file_.get(), "\n", 1);
+  if (!text.empty() && text.back() != '\n') write("\n");
 }
 
 Journal::~Journal() = default;
@@ -133,15 +158,17 @@ const TrialRecord* Journal::find(const Hash& key) const {
 }
 
 void Journal::add(TrialRecord record) {
-  const std::string line = journal_line(record);
-  size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t n = ::write(file_.get(), line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error{Code::kResource, std::string("cannot be written: ") + std::strerror(errno), path_};
-    done += static_cast<size_t>(n);
-  }
+  write(journal_line(record));
   records_.insert_or_assign(record.key, std::move(record));
+}
+
+void Journal::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(file_.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw system_error("cannot be written", path_, errno);
+    text.remove_prefix(static_cast<size_t>(n));
+  }
 }
 
 std::optional<TrialReference> ReferenceCache::find(const Hash& key, size_t vocab) const {
@@ -175,6 +202,8 @@ std::optional<TrialReference> ReferenceCache::find(const Hash& key, size_t vocab
   take(out.answer.data(), out.answer.size() * sizeof(int32_t));
   take(out.own_answer.data(), out.own_answer.size() * sizeof(int32_t));
   take(out.logits.data(), out.logits.size() * sizeof(float));
+  const auto in_vocabulary = [vocab](int32_t id) { return id >= 0 && static_cast<size_t>(id) < vocab; };
+  if (!std::all_of(out.answer.begin(), out.answer.end(), in_vocabulary)) return std::nullopt;
   return out;
 }
 

@@ -3,8 +3,9 @@
 #pragma once
 
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -28,22 +29,28 @@ struct TrialRecord {
   std::string answer;  // this setting's own
 };
 
-std::string journal_line(const TrialRecord& record);  // with its line end
+// With its line end. What is not finite becomes NaN, what is no UTF-8 U+FFFD.
+std::string journal_line(const TrialRecord& record);
+// Error(kInput) for a line that journal_line() does not write.
 Result<TrialRecord> parse_journal_line(const std::string& line);
 
-// One process at a time. Damaged lines are passed over and counted: what they held is measured again.
+// Damaged lines are passed over and counted: what they held is measured again. Of two lines with one key the last
+// counts.
 class Journal {
  public:
-  // Opens DIR/trials.jsonl, which is made where it is missing. Throws Error.
+  // Opens DIR/trials.jsonl, which is made where it is missing, and keeps others out of it as long as it lives. Throws
+  // Error; kResource while another run has it.
   explicit Journal(const std::string& folder);
   ~Journal();
-  const TrialRecord* find(const Hash& key) const;
-  void add(TrialRecord record);  // written through to the system before it returns; throws Error
+  const TrialRecord* find(const Hash& key) const;  // valid until the next add()
+  void add(TrialRecord record);                    // written through to the system before it returns; throws Error
   size_t damaged() const { return damaged_; }
 
  private:
+  void write(std::string_view text);
+
   std::map<Hash, TrialRecord> records_;
-  FileHandle file_;
+  FileHandle file_;  // locked
   std::string path_;
   size_t damaged_ = 0;
 };
@@ -52,7 +59,7 @@ class Journal {
 class ReferenceCache {
  public:
   explicit ReferenceCache(std::string folder) : folder_(std::move(folder)) {}
-  // nullopt: not there, or not whole.
+  // nullopt: not there, not whole, or not of a vocabulary of this size.
   std::optional<TrialReference> find(const Hash& key, size_t vocab) const;
   Status put(const Hash& key, const TrialReference& reference) const;
 

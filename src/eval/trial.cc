@@ -50,7 +50,7 @@ struct Trial::Impl {
       : engine(engine_in), prompt(prompt_in), options(options_in) {}
 
   using Block = std::shared_ptr<const KvBlock>;
-  // [layer][question row] from the prompt's last question row backwards, each [H*D].
+  // [layers][question rows * H * D]
   using Attended = std::vector<std::vector<float>>;
 
   size_t vocab() const { return engine.model().config().vocab; }
@@ -184,25 +184,31 @@ struct Trial::Impl {
     return first;
   }
 
-  void tap(Attended* into, size_t n_prompt) {
-    if (into == nullptr) {
-      engine.set_tap({});
-      return;
+  // While it lives the engine's tap fills `into` with what the question's rows attend to.
+  class Tap {
+   public:
+    Tap(Engine& tapped, Attended& into, size_t n_prompt, size_t n_question) : engine_(tapped) {
+      into.assign(engine_.shape().n_layers, {});
+      engine_.set_tap([&into, n_prompt, n_question](uint32_t layer, std::span<const int32_t> pos,
+                                                    std::span<const float> rows) {
+        if (pos.empty()) return;
+        const size_t width = rows.size() / pos.size();
+        const auto first = static_cast<int32_t>(n_prompt - n_question);
+        const size_t from = static_cast<size_t>(std::lower_bound(pos.begin(), pos.end(), first) - pos.begin()) * width;
+        std::vector<float>& kept = into[layer];
+        if (kept.size() >= n_question * width) kept.clear();  // the probe's rows give way to the last pass's
+        kept.insert(kept.end(), rows.begin() + static_cast<ptrdiff_t>(from), rows.end());
+      });
     }
-    const size_t n_question = prompt.question.size();
-    into->assign(engine.shape().n_layers, {});
-    engine.set_tap([into, n_prompt, n_question](uint32_t layer, std::span<const int32_t> pos,
-                                                std::span<const float> rows) {
-      const size_t width = rows.size() / pos.size();
-      const auto first = static_cast<int32_t>(n_prompt - n_question);
-      const size_t from = static_cast<size_t>(std::lower_bound(pos.begin(), pos.end(), first) - pos.begin()) * width;
-      std::vector<float>& layer_rows = (*into)[layer];
-      if (layer_rows.size() >= n_question * width) layer_rows.clear();  // the probe's rows give way to the last pass's
-      layer_rows.insert(layer_rows.end(), rows.begin() + static_cast<ptrdiff_t>(from), rows.end());
-    });
-  }
+    ~Tap() { engine_.set_tap({}); }
+    Tap(const Tap&) = delete;
+    Tap& operator=(const Tap&) = delete;
 
-  // |a - b| / |b| of each layer, over the last rows that both have.
+   private:
+    Engine& engine_;
+  };
+
+  // |a - b| / |b| of each layer, over the last rows that both have. [layers]
   static std::vector<double> shift(const Attended& a, const Attended& b) {
     std::vector<double> out;
     for (size_t l = 0; l < std::min(a.size(), b.size()); ++l) {
@@ -222,13 +228,14 @@ struct Trial::Impl {
   void make_reference() {
     PromptPlan plan = full_plan();
     const size_t n = plan.n_tokens();
-    if (options.want_attention) tap(&full_attended, n);
     PipelineOptions run;
     run.stop = options.stop;
+    std::optional<Tap> tap;
+    if (options.want_attention) tap.emplace(engine, full_attended, n, prompt.question.size());
     const Stopwatch watch;
     const PipelineReport report = finished(engine.prefill(plan, run, reserve()));
-    tap(nullptr, 0);
     reference.ttft_ms = watch.ms();
+    tap.reset();
     const size_t forced = prompt.answer ? 0 : options.answer_tokens;
     reference.own_answer = continue_greedily(report.logits, std::max(forced, options.own_answer_tokens));
     reference.answer = reference.own_answer;
@@ -256,17 +263,19 @@ struct Trial::Impl {
     if (setting.kind == TrialKind::kBlend) {
       (void)blocks(setting.stand_in);
       if (setting.exact_first && !prompt.chunks.empty()) (void)first_alone();
-      warm_prefix();
     }
+    if (setting.kind != TrialKind::kFull) warm_prefix();
     Attended attended;
+    std::optional<Tap> tap;
     const Stopwatch watch;
     PromptPlan plan = plan_of(setting);
     const size_t n = plan.n_tokens();
-    if (options.want_attention && setting.kind != TrialKind::kNoContext) tap(&attended, n);
+    if (options.want_attention && setting.kind != TrialKind::kNoContext)
+      tap.emplace(engine, attended, n, prompt.question.size());
     const PipelineReport report = finished(engine.prefill(plan, run, reserve()));
     TrialOutcome out;
     out.ttft_ms = watch.ms();
-    tap(nullptr, 0);
+    tap.reset();
     out.charged = report.charged;
     out.n_tokens = report.n_total;
     out.n_recomputed = report.n_recomputed;
@@ -278,35 +287,32 @@ struct Trial::Impl {
   void compare(const std::vector<float>& first, size_t n_prompt, TrialOutcome& out) {
     std::vector<float> logits = force(first, reference.answer);
     const size_t v = vocab();
-    size_t agree = 0;  // leading tokens of full prefill's own answer that this setting would choose too
-    bool agreeing = true;
+    size_t agree = 0;  // leading tokens of the teacher-forced answer that this setting would choose too
     for (size_t row = 0; row < reference.rows; ++row) {
       const auto full = std::span(reference.logits).subspan(row * v, v), own = std::span(logits).subspan(row * v, v);
       out.kl.push_back(kl_divergence(full, own));
       const size_t top = argmax(own);
       out.same_top.push_back(top == argmax(full) ? 1 : 0);
-      if (row < reference.answer.size()) {
-        out.nll += negative_log_likelihood(own, static_cast<size_t>(reference.answer[row]));
-        out.nll_full += negative_log_likelihood(full, static_cast<size_t>(reference.answer[row]));
-      }
-      agreeing = agreeing && row < reference.answer.size() && static_cast<int32_t>(top) == reference.answer[row];
-      if (agreeing) ++agree;
+      if (row == reference.answer.size()) break;  // nothing follows the last row
+      const auto next = static_cast<size_t>(reference.answer[row]);
+      out.nll += negative_log_likelihood(own, next) / static_cast<double>(reference.answer.size());
+      out.nll_full += negative_log_likelihood(full, next) / static_cast<double>(reference.answer.size());
+      if (agree == row && top == next && !ends(reference.answer[row])) ++agree;
     }
-    if (!reference.answer.empty()) {
-      out.nll /= static_cast<double>(reference.answer.size());
-      out.nll_full /= static_cast<double>(reference.answer.size());
-    }
-    if (options.own_answer_tokens > 0) {
-      // What was teacher-forced is this setting's own answer as far as it would have chosen the same tokens.
-      agree = std::min(agree, options.own_answer_tokens);
-      out.answer.assign(reference.answer.begin(), reference.answer.begin() + static_cast<ptrdiff_t>(agree));
-      engine.truncate(n_prompt + agree);
-      const auto at = std::span(logits).subspan(agree * v, v);
-      const std::vector<int32_t> rest =
-          continue_greedily(std::vector<float>(at.begin(), at.end()), options.own_answer_tokens - agree);
-      out.answer.insert(out.answer.end(), rest.begin(), rest.end());
-    }
+    if (options.own_answer_tokens > 0) out.answer = own_answer(logits, n_prompt, agree);
     if (options.want_logits) out.logits = std::move(logits);
+  }
+
+  // What was teacher-forced is this setting's own answer as far as it would have chosen the same tokens: `agree`.
+  std::vector<int32_t> own_answer(std::span<const float> forced_logits, size_t n_prompt, size_t agree) {
+    agree = std::min(agree, options.own_answer_tokens);
+    std::vector<int32_t> out(reference.answer.begin(), reference.answer.begin() + static_cast<ptrdiff_t>(agree));
+    engine.truncate(n_prompt + agree);
+    const auto at = forced_logits.subspan(agree * vocab(), vocab());
+    const std::vector<int32_t> rest =
+        continue_greedily(std::vector<float>(at.begin(), at.end()), options.own_answer_tokens - agree);
+    out.insert(out.end(), rest.begin(), rest.end());
+    return out;
   }
 
   // The fixed prefix in the live KV, as a program that has answered before has it.
@@ -382,7 +388,6 @@ bool Trial::prepare(const TrialReference* known) {
     }
     return true;
   } catch (const TrialStopped&) {
-    impl_->engine.set_tap({});
     return false;
   }
 }
@@ -394,7 +399,6 @@ std::optional<TrialOutcome> Trial::run(const TrialSetting& setting) {
   try {
     return impl_->run(setting);
   } catch (const TrialStopped&) {
-    impl_->engine.set_tap({});
     return std::nullopt;
   }
 }

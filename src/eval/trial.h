@@ -68,16 +68,18 @@ struct TrialReference {
   double ttft_ms = 0;
 };
 
-// Uses the engine's live KV. Throws Error for a prompt that does not fit the model's context.
+// Uses the engine's live KV; engine, prompt and options outlive it. Throws Error for a prompt that does not fit the
+// model's context. One thread.
 class Trial {
  public:
   Trial(Engine& engine, const TrialPrompt& prompt, const TrialOptions& options);
   ~Trial();
 
-  // False: stopped. Must come first; `known` is an earlier reference of the same prompt, model and options.
+  // False: stopped. Must come first; `known` is an earlier reference of the same prompt, model and options. It is made
+  // anew all the same where the attention is wanted, which it does not hold.
   bool prepare(const TrialReference* known);
   const TrialReference& reference() const;
-  // nullopt: stopped.
+  // nullopt: stopped; the next run starts afresh.
   std::optional<TrialOutcome> run(const TrialSetting& setting);
 
   // How far chunk KV, computed behind the stand-in context or the prefix alone, is from full prefill's: squared
