@@ -21,7 +21,7 @@ struct PipelineOptions {
   // Rows of one pass through the layers: bounds memory and the wait for a stop, and keeps activations in L2 (512: 3 %
   // slower).
   size_t slice_rows = 256;
-  size_t logits_rows = 1;   // logits wanted of the last so many rows of the plan
+  size_t logits_rows = 1;  // logits wanted of the last so many rows of the plan
   // If set: K and V of the plan's rows [capture_from, capture_from + capture->n_tokens()) as computed; they must be
   // fresh.
   KvBlock* capture = nullptr;
