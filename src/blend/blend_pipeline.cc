@@ -16,17 +16,6 @@ namespace {
 
 struct Stopped {};
 
-float value_at(KvType type, std::span<const std::byte> side, size_t i) {
-  if (type == KvType::kF32) {
-    float x;
-    std::memcpy(&x, side.data() + i * sizeof x, sizeof x);
-    return x;
-  }
-  fp16 x;
-  std::memcpy(&x, side.data() + i * sizeof x, sizeof x);
-  return to_float(x);
-}
-
 void set_value(KvType type, std::span<std::byte> side, size_t i, float x) {
   if (type == KvType::kF32) {
     std::memcpy(side.data() + i * sizeof x, &x, sizeof x);
@@ -45,13 +34,13 @@ void shift_rows(const KvShape& shape, std::span<const int32_t> moved, std::span<
   for (size_t i = 0; i < n; ++i) {
     const size_t row = static_cast<size_t>(moved[i]);
     for (size_t c = 0; c < width; ++c) {
-      shift[c] += static_cast<double>(value_at(shape.type, fresh, i * width + c)) -
-                  static_cast<double>(value_at(shape.type, old, row * width + c));
+      shift[c] += static_cast<double>(kv_value(shape.type, fresh, i * width + c)) -
+                  static_cast<double>(kv_value(shape.type, old, row * width + c));
     }
   }
   for (double& x : shift) x /= static_cast<double>(n + 4);
   for (size_t i = 0; i < n_rows * width; ++i)
-    set_value(shape.type, old, i, value_at(shape.type, old, i) + static_cast<float>(shift[i % width]));
+    set_value(shape.type, old, i, kv_value(shape.type, old, i) + static_cast<float>(shift[i % width]));
 }
 
 // The rows at these positions of a chunk that begins at position `first`.
@@ -456,10 +445,7 @@ class Run {
     // A block with holes would be stored as if it were KV.
     CHECK(options_.capture == nullptr || captured_ == options_.capture->n_tokens() * n_layers_);
     // Layer 0's K and V depend on the token alone, so a pass over all rows up to check layer 1 replaces no row's KV.
-    const bool by_deviation =
-        options_.blend.policy == PolicyKind::kDevK || options_.blend.policy == PolicyKind::kDevV ||
-        options_.blend.policy == PolicyKind::kDevKv || options_.blend.policy == PolicyKind::kHybrid;
-    if (by_deviation && options_.blend.check_layer > 1) {
+    if (has_check_layer(options_.blend.policy) && options_.blend.check_layer > 1) {
       report_.recomputed = chunk_rows_;
     } else {
       for (const int32_t i : chosen) report_.recomputed.push_back(chunk_rows_[static_cast<size_t>(i)]);

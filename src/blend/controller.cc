@@ -1,16 +1,12 @@
 #include "blend/controller.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace cento {
 namespace {
 
 constexpr double kNearlyFree = 1.02;  // the last layer's part of a row is never hidden
 
-bool chooses_by_deviation(PolicyKind policy) {
-  return policy == PolicyKind::kDevK || policy == PolicyKind::kDevV || policy == PolicyKind::kDevKv;
-}
 bool probes(PolicyKind policy) { return policy == PolicyKind::kQuery || policy == PolicyKind::kHybrid; }
 
 double load_ms(const CostModel& cost, const ReuseFacts& facts) {
@@ -35,12 +31,9 @@ double estimate_blend_ms(const CostModel& cost, const ReuseFacts& facts, PolicyK
   const double picked = cost.compute_ms(static_cast<double>(n_rows), n / 2);
   const double fresh = cost.compute_ms(static_cast<double>(facts.n_fresh), n);
   const double load = load_ms(cost, facts);
-  if (probes(policy)) {
-    // The hybrid policy has its check layers too: all chunk rows through two of them.
-    const double check = policy == PolicyKind::kHybrid ? cost.compute_ms(chunk, n / 2) * 2 / facts.n_layers : 0;
-    return overlapped_ms(load, fresh, facts.n_layers) + check + picked + fresh;
-  }
-  const double check = chooses_by_deviation(policy) ? cost.compute_ms(chunk, n / 2) * 2 / facts.n_layers : 0;
+  // All chunk rows go through the first layer and the check layer.
+  const double check = has_check_layer(policy) ? cost.compute_ms(chunk, n / 2) * 2 / facts.n_layers : 0;
+  if (probes(policy)) return overlapped_ms(load, fresh, facts.n_layers) + check + picked + fresh;
   return overlapped_ms(load, check + picked + fresh, facts.n_layers);
 }
 

@@ -35,6 +35,11 @@ const char* policy_name(PolicyKind kind) {
   return "?";
 }
 
+bool has_check_layer(PolicyKind kind) {
+  return kind == PolicyKind::kDevK || kind == PolicyKind::kDevV || kind == PolicyKind::kDevKv ||
+         kind == PolicyKind::kHybrid;
+}
+
 std::optional<Repair> find_repair(std::string_view name) {
   for (const Repair repair : {Repair::kNone, Repair::kShift}) {
     if (name == repair_name(repair)) return repair;

@@ -40,7 +40,8 @@ struct PolicyInfo {
 const std::vector<PolicyInfo>& policies();
 std::optional<PolicyKind> find_policy(std::string_view name);
 const char* policy_name(PolicyKind kind);
-std::string policy_names();  // "none, all, ..." for messages
+bool has_check_layer(PolicyKind kind);  // all rows go up to BlendSettings::check_layer, and are chosen there
+std::string policy_names();             // "none, all, ..." for messages
 
 struct BlendSettings {
   PolicyKind policy = PolicyKind::kQuery;

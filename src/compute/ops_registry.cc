@@ -32,27 +32,22 @@ Ops make_ref_ops() {
   return ops;
 }
 
-#if CENTO_SIMD_X86
-Ops make_avx2_ops() {
-  Ops ops = ref_ops();
-  ops.name = "AVX2";
-  ops.pack = N_AVX2::pack;
-#define CENTO_SET_OP(op, Args) ops.op = N_AVX2::op;
-  CENTO_SIMD_OPS(CENTO_SET_OP)
-#undef CENTO_SET_OP
-  return ops;
-}
+#define CENTO_SET_OP(op, Args) ops.op = target::op;
+// The ops of a target: those it has, and the reference of the others.
+#define CENTO_MAKE_OPS(function, target_name, target_namespace) \
+  Ops function() {                                              \
+    namespace target = target_namespace;                        \
+    Ops ops = ref_ops();                                        \
+    ops.name = target_name;                                     \
+    ops.pack = target::pack;                                    \
+    CENTO_SIMD_OPS(CENTO_SET_OP)                                \
+    return ops;                                                 \
+  }
 
-Ops make_avx3_ops() {
-  Ops ops = ref_ops();
-  ops.name = "AVX3";
-  ops.pack = N_AVX3::pack;
-#define CENTO_SET_OP(op, Args) ops.op = N_AVX3::op;
-  CENTO_SIMD_OPS(CENTO_SET_OP)
-#undef CENTO_SET_OP
-  ops.value_rounding = simd::has_bf16_dot() ? 0x1p-8F : 0.0F;
-  return ops;
-}
+#if CENTO_SIMD_X86
+CENTO_MAKE_OPS(make_avx2_ops, "AVX2", N_AVX2)
+
+CENTO_MAKE_OPS(make_avx3_ops, "AVX3", N_AVX3)
 
 // Highway asks the operating system too (are wide registers saved?). VNNI is not one of its conditions for AVX3.
 bool runs_avx2() { return (hwy::SupportedTargets() & HWY_AVX2) != 0; }
@@ -60,15 +55,7 @@ bool runs_avx3() { return (hwy::SupportedTargets() & HWY_AVX3) != 0 && __builtin
 #endif
 
 #if CENTO_SIMD_ARM
-Ops make_neon_ops() {
-  Ops ops = ref_ops();
-  ops.name = "NEON";
-  ops.pack = N_NEON::pack;
-#define CENTO_SET_OP(op, Args) ops.op = N_NEON::op;
-  CENTO_SIMD_OPS(CENTO_SET_OP)
-#undef CENTO_SET_OP
-  return ops;
-}
+CENTO_MAKE_OPS(make_neon_ops, "NEON", N_NEON)
 
 // Highway is not asked: where there is no AES it warns on stderr.
 bool runs_neon() {
@@ -88,7 +75,11 @@ std::vector<const Ops*> all_simd_ops() {
   std::vector<const Ops*> all;
 #if CENTO_SIMD_X86
   static const Ops avx2 = make_avx2_ops();
-  static const Ops avx3 = make_avx3_ops();
+  static const Ops avx3 = [] {
+    Ops ops = make_avx3_ops();
+    ops.value_rounding = simd::has_bf16_dot() ? 0x1p-8F : 0.0F;
+    return ops;
+  }();
   if (runs_avx2()) all.push_back(&avx2);
   if (runs_avx3()) all.push_back(&avx3);
 #endif

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "engine/metrics.h"
+#include "eval/statistics.h"
 #include "kv/memory_kv.h"
 #include "session/chunk_kv.h"
 
@@ -15,26 +15,15 @@ namespace {
 
 struct TrialStopped {};
 
-double value_of(KvType type, std::span<const std::byte> side, size_t i) {
-  if (type == KvType::kF32) return static_cast<double>(reinterpret_cast<const float*>(side.data())[i]);
-  return static_cast<double>(to_float(reinterpret_cast<const fp16*>(side.data())[i]));
-}
-
 // Squared distance of each row. [rows]
 std::vector<double> row_distance(const KvShape& shape, std::span<const std::byte> a, std::span<const std::byte> b) {
   const size_t width = shape.row_values(), n = a.size() / shape.side_bytes(1);
   std::vector<double> out(n, 0.0);
   for (size_t i = 0; i < n * width; ++i) {
-    const double d = value_of(shape.type, a, i) - value_of(shape.type, b, i);
+    const double d = static_cast<double>(kv_value(shape.type, a, i)) - static_cast<double>(kv_value(shape.type, b, i));
     out[i / width] += d * d;
   }
   return out;
-}
-
-double mean_of(const std::vector<double>& x) {
-  double sum = 0;
-  for (const double v : x) sum += v;
-  return x.empty() ? 0 : sum / static_cast<double>(x.size());
 }
 
 }  // namespace
@@ -344,7 +333,7 @@ struct Trial::Impl {
         first += n;
         poll();
       }
-      const double k_mean = std::max(mean_of(k), 1e-30), v_mean = std::max(mean_of(v), 1e-30);
+      const double k_mean = std::max(mean(k), 1e-30), v_mean = std::max(mean(v), 1e-30);
       for (size_t i = 0; i < k.size(); ++i) out[layer].push_back(static_cast<float>(k[i] / k_mean + v[i] / v_mean));
     }
     return out;

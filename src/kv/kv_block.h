@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,15 @@ class KvBlock {
   uint64_t n_tokens_ = 0;
   std::vector<std::byte> bytes_;
 };
+
+// Value i of K or V of a layer, whatever its type.
+inline float kv_value(KvType type, std::span<const std::byte> side, size_t i) {
+  const auto read = [&]<class T>(T value) {
+    std::memcpy(&value, side.data() + i * sizeof value, sizeof value);
+    return value;
+  };
+  return type == KvType::kF32 ? read(0.0f) : to_float(read(fp16{}));
+}
 
 // Rows [first, first + n) of a block as a block of their own.
 inline KvBlock rows_of(const KvBlock& block, uint64_t first, uint64_t n) {

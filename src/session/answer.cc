@@ -400,7 +400,8 @@ void Answerer::Impl::choose_mode(Prompt& prompt, const AskOptions& options, Cach
   const auto cost = speed.cost();
   if (options.prefill != PrefillMode::kAuto || !cost) return;
   const ReuseFacts facts = facts_of(prompt);
-  const BlendChoice choice = choose_blend(*cost, facts, options.blend.policy, row_budget(options.blend, facts.n_chunk));
+  const size_t rows_min = row_budget(options.blend, facts.n_chunk);
+  const BlendChoice choice = choose_blend(*cost, facts, options.blend.policy, rows_min);
   const auto about = [](double ms) { return std::to_string(std::llround(std::max(ms, 1.0))) + " ms"; };
   cache.why += "; about " + about(choice.blend_ms) + " against " + about(choice.full_ms) + " to compute everything";
   if (!choice.blend && facts.n_chunk > 0) {
@@ -413,7 +414,6 @@ void Answerer::Impl::choose_mode(Prompt& prompt, const AskOptions& options, Cach
     }
     return;
   }
-  const size_t rows_min = row_budget(options.blend, facts.n_chunk);
   if (choice.blend && choice.n_rows > rows_min && !options.blend.ratio)
     blend.ratio = static_cast<double>(choice.n_rows) / static_cast<double>(facts.n_chunk);
 }

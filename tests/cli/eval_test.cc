@@ -9,6 +9,7 @@
 
 #include "cli/sandbox.h"
 #include "eval/journal.h"
+#include "support/kl64.h"
 #include "support/posix.h"
 #include "support/xml.h"
 
@@ -72,21 +73,6 @@ Npy read_npy(const std::string& path) {
   out.values.resize(out.rows * out.cols);
   std::memcpy(out.values.data(), bytes.data() + 10 + header, out.values.size() * sizeof(float));
   return out;
-}
-
-double kl64(std::span<const float> p, std::span<const float> q) {
-  const auto log_sum = [](std::span<const float> x) {
-    double sum = 0;
-    for (const float v : x) sum += std::exp(static_cast<double>(v));
-    return std::log(sum);
-  };
-  const double zp = log_sum(p), zq = log_sum(q);
-  double kl = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double lp = static_cast<double>(p[i]) - zp;
-    kl += std::exp(lp) * (lp - (static_cast<double>(q[i]) - zq));
-  }
-  return kl;
 }
 
 TEST_CASE("cli: eval --json has the names of the manual, and --out holds the same and a page", "[cli]") {

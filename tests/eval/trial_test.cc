@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/engine_test.h"
+#include "support/kl64.h"
 
 namespace cento::test {
 namespace {
@@ -83,22 +84,6 @@ struct Bench {
   TrialPrompt prompt;
   TrialOptions options;
 };
-
-// KL(p || q) of one row, as its definition has it.
-double kl64(std::span<const float> p, std::span<const float> q) {
-  const auto log_sum = [](std::span<const float> x) {
-    double sum = 0;
-    for (const float v : x) sum += std::exp(static_cast<double>(v));
-    return std::log(sum);
-  };
-  const double zp = log_sum(p), zq = log_sum(q);
-  double kl = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double lp = static_cast<double>(p[i]) - zp, lq = static_cast<double>(q[i]) - zq;
-    kl += std::exp(lp) * (lp - lq);
-  }
-  return kl;
-}
 
 bool all_zero(const std::vector<double>& x) {
   return !x.empty() && std::all_of(x.begin(), x.end(), [](double v) { return v == 0; });
