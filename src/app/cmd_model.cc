@@ -3,6 +3,7 @@
 
 #include "app/commands.h"
 #include "app/json.h"
+#include "app/model_check.h"
 #include "app/store_options.h"
 #include "base/text.h"
 #include "model/chat_template.h"
@@ -172,6 +173,8 @@ int cmd_model(Run& run, const ModelCommand& command) {
       return model_show(run, command.file);
     case ModelCommand::Action::kTokenize:
       return model_tokenize(run, command);
+    case ModelCommand::Action::kCheck:
+      return model_check(run, command);
   }
   return exit_status(Code::kInternal);
 }

@@ -51,6 +51,11 @@ Json cache_json(const CacheReport& c) {
     out["chunks"].push_back(std::move(item));
   }
   out["bytes_loaded"] = c.bytes_loaded;
+  if (c.guard) {
+    out["guard"] = {{"chance", rounded(c.guard->chance, 4)},
+                    {"limit", rounded(c.guard->limit, 4)},
+                    {"action", c.guard->action}};
+  }
   return out;
 }
 
@@ -116,6 +121,14 @@ std::vector<std::string> report_lines(const Answer& a) {
       mode.c_str(), c.total, c.exact, c.reused, c.recomputed, c.fresh, 100 * c.charged);
   std::vector<std::string> out = {line};
   if (!c.why.empty()) out.push_back("  why: " + c.why);
+  if (c.guard) {
+    std::snprintf(line, sizeof line, "  guard: chance of a KL above 0.1 to full prefill %.3f, limit %.3f%s",
+                  c.guard->chance, c.guard->limit,
+                  c.guard->action == "ratio"  ? ": more rows were recomputed"
+                  : c.guard->action == "full" ? " with more rows: everything was computed"
+                                              : "");
+    out.push_back(line);
+  }
   for (const ChunkReport& chunk : c.chunks) {
     if (!chunk.reason.empty()) {
       out.push_back("  chunk " + chunk.id.substr(0, 16) +

@@ -176,10 +176,11 @@ void Grammar::add_query(CommandBuilder& program) {
   }
   b.value("--policy", policy_values, "which reused rows are recomputed", policy_name(o.blend.policy),
           to_choice(policy_list, [&o](const std::string& v) { o.blend.policy = *find_policy(v); }));
-  b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "by prompt length",
+  b.value("--ratio", "R", "share of the reused rows that is recomputed, 0 to 1", "the model's record",
           to_optional_real(o.blend.ratio, 0, 1));
-  b.value("--repair", "none|shift", "what is done to the reused rows that are not recomputed", "none",
-          to_choice({"none", "shift"}, [&o](const std::string& v) { o.blend.repair = *find_repair(v); }));
+  b.value("--repair", "none|shift", "what is done to the reused rows that are not recomputed", "the model's record",
+          to_choice({"none", "shift"}, [&o](const std::string& v) { o.repair = *find_repair(v); }));
+  b.toggle("--guard", "compute anew what the model's record does not trust (default), or take it", o.guard);
   b.value("--max-tokens", "N", "longest answer", "256", to_number(o.max_tokens, 1, 1u << 20));
   b.value("--temperature", "T", "0: always the likeliest token", "0", to_real(o.sampler.temperature, 0, 100));
   b.value("--top-p", "P", "draw from the likeliest tokens that make up this share", "1",
@@ -221,11 +222,22 @@ void Grammar::add_model(CommandBuilder& program) {
   CommandBuilder b = program.subcommand("model", "which models there are and what is in them", "",
                                         "cento model list\n"
                                         "cento model show smollm2-135m-instruct-q4_1.gguf\n"
+                                        "cento model check smollm2-135m-instruct-q4_1.gguf\n"
                                         "echo \"two words\" | cento model tokenize -");
   b.subcommand("list", "models in the model folders", "", "cento model list --json");
   CommandBuilder show =
       b.subcommand("show", "what a model file holds and whether cento can run it", "", "cento model show model.gguf");
   show.positional("FILE", "GGUF file, or the name of one in the model folders", true, to_text(model.file));
+  CommandBuilder check = b.subcommand(
+      "check", "check that stored KV may be reused with a model here, and how much to recompute",
+      "Checks that blending everything anew equals full prefill, that saved KV comes back the same and that fast\n"
+      "arithmetic is close to float32; then measures on text of its own how many rows have to be recomputed. What it\n"
+      "finds is kept in the store and used by query. Exit status 3 if a check fails: then nothing is blended.",
+      "cento model check model.gguf");
+  check.positional("FILE", "GGUF file, or the name of one in the model folders; none: --model", false,
+                   to_text(model.file));
+  check.toggle("--calibrate", "measure how many rows have to be recomputed (default), or check only", model.calibrate);
+  add_run_options(check, model.run);
   CommandBuilder tokenize =
       b.subcommand("tokenize", "text as the model's tokens", "", "cento model tokenize \"two words\"");
   tokenize.positional("TEXT", "the text; - or nothing: from stdin", false, to_text(model.text));

@@ -305,7 +305,9 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
   }
   if (topic[0] == "model") {
     using Action = ModelCommand::Action;
-    g.model.action = topic[1] == "list" ? Action::kList : topic[1] == "show" ? Action::kShow : Action::kTokenize;
+    const std::map<std::string, Action> actions = {
+        {"list", Action::kList}, {"show", Action::kShow}, {"tokenize", Action::kTokenize}, {"check", Action::kCheck}};
+    g.model.action = actions.at(topic[1]);
     if (topic[1] == "show" && g.model.file.empty())
       misuse("a FILE is needed", "model show", "cento model list shows them");
     out.command = g.model;

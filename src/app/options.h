@@ -66,9 +66,11 @@ struct CacheCommand {
 };
 
 struct ModelCommand {
-  enum class Action { kList, kShow, kTokenize } action = Action::kList;
-  std::string file;
-  std::string text;  // "-": from stdin
+  enum class Action { kList, kShow, kTokenize, kCheck } action = Action::kList;
+  std::string file;       // of check: "": --model
+  bool calibrate = true;  // check
+  RunOptions run;         // check
+  std::string text;       // "-": from stdin
   bool specials = false;
 };
 

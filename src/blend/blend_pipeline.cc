@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "blend/layer_loader.h"
+#include "blend/move_meter.h"
 #include "blend/select.h"
 
 namespace cento {
@@ -184,6 +185,7 @@ class Run {
         capture(layer, slice);
         charge(slice);
         narrow(layer, slice);
+        if (want_residual()) meter_.measure(runner_, layer, slice, chunk_rows_);
         repair(layer, slice);
         finish(layer, slice);
       }
@@ -300,8 +302,14 @@ class Run {
         }
         charge(slice);
       }
+      if (want_residual() && depth == n_layers_ && from + slice.size() == fresh_.size())
+        report_.probe_logits = runner_.logits(slice.size() - 1, 1);
     }
     return mass;
+  }
+
+  bool want_residual() const {
+    return options_.want_residual && !chunk_rows_.empty() && options_.blend.policy == PolicyKind::kQuery;
   }
 
   // [chunk rows]: mean over the layers of a row's share of the question's attention on what is not fresh.
@@ -442,6 +450,7 @@ class Run {
 
   void finish_report(std::span<const int32_t> chosen) {
     loader_->account(report_);
+    report_.moved = meter_.mean();
     // A block with holes would be stored as if it were KV.
     CHECK(options_.capture == nullptr || captured_ == options_.capture->n_tokens() * n_layers_);
     // Layer 0's K and V depend on the token alone, so a pass over all rows up to check layer 1 replaces no row's KV.
@@ -472,6 +481,7 @@ class Run {
   size_t question_start_ = 0;
   uint64_t row_layers_ = 0, key_layers_ = 0;
   uint64_t captured_ = 0;  // rows x layers
+  MoveMeter meter_;
   LayerLoader* loader_ = nullptr;
   PipelineReport report_;
 };

@@ -29,6 +29,8 @@ struct PipelineOptions {
   // A factor for the score of each chunk row, in the order of their positions (query and the deviation policies), or
   // the scores themselves (given). Empty: 1.
   std::span<const float> row_weights = {};
+  // Fill the report's probe_logits (where the probe goes through all layers) and moved; policy query only.
+  bool want_residual = false;
   std::function<bool()> stop;  // polled between layers; true ends the run with stopped = true
 };
 
@@ -41,6 +43,8 @@ struct PipelineReport {
   double row_keys = 0;              // keys that these saw, summed, over layers
   std::vector<int32_t> recomputed;  // positions of chunk rows that were recomputed in at least one layer
   std::vector<float> scores;        // of the chunk rows, by which they were chosen; empty where the policy has none
+  std::vector<float> probe_logits;  // [V] of the prompt's last row over the stored KV alone, if wanted
+  double moved = 0;                 // of the recomputed chunk rows, if wanted: see MoveMeter
   uint64_t bytes_loaded = 0;
   // The loader's side, beside the computing: from its start to its end; of that waiting for the files' bytes, and the
   // processor time of checksums and decompression and of rotating and placing.

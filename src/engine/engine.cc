@@ -93,6 +93,34 @@ std::vector<float> Engine::extend(std::span<const int32_t> ids, bool all_logits)
   return logits;
 }
 
+double Engine::placing_error(std::span<const int32_t> ids, const KvBlock& block, size_t at) {
+  CHECK(block.n_tokens() == ids.size() && block.shape() == shape());
+  truncate(0);
+  forward_.reserve(at + ids.size(), 0);
+  std::vector<int32_t> pos(ids.size());
+  std::iota(pos.begin(), pos.end(), static_cast<int32_t>(at));
+  forward_.place(0, block.k(0), block.v(0), pos);
+  forward_.begin(ids, pos);
+  forward_.project(0);
+  std::vector<float> k_dev(ids.size()), v_dev(ids.size());
+  forward_.deviation(0, k_dev, v_dev);
+  const size_t width = shape().row_values();
+  double worst = 0;
+  for (size_t row = 0; row < ids.size(); ++row) {
+    double k_size = 0, v_size = 0;
+    for (size_t i = row * width; i < (row + 1) * width; ++i) {
+      const auto k = static_cast<double>(kv_value(shape().type, block.k(0), i)),
+                 v = static_cast<double>(kv_value(shape().type, block.v(0), i));
+      k_size += k * k;
+      v_size += v * v;
+    }
+    const double error = static_cast<double>(k_dev[row]) / std::max(k_size, 1e-30) +
+                         static_cast<double>(v_dev[row]) / std::max(v_size, 1e-30);
+    if (!(error <= worst)) worst = error;  // NaN stays
+  }
+  return worst;
+}
+
 void Engine::truncate(size_t n_rows) {
   if (n_rows < ids_.size()) ids_.resize(n_rows);
   n_exact_ = std::min(n_exact_, ids_.size());

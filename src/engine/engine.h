@@ -35,6 +35,11 @@ class Engine {
   // with one id, a step of decode. `ids` must not be empty.
   std::vector<float> extend(std::span<const int32_t> ids, bool all_logits = false);
 
+  // How far K and V of `ids` in the first layer, placed from position `at` on, are from those computed there: greatest
+  // squared distance of a row over its squared size. They do not depend on what stands in front, so that it is 0 where
+  // re-positioning is right. Forgets the live KV.
+  double placing_error(std::span<const int32_t> ids, const KvBlock& block, size_t at);
+
   const std::vector<int32_t>& ids() const { return ids_; }  // of all rows in the live KV
   void truncate(size_t n_rows);                             // forgets rows from n_rows on
 

@@ -82,6 +82,11 @@ std::string journal_line(const TrialRecord& r) {
             {"nll", numbers({o.nll, o.nll_full})},
             {"attention", numbers(o.attention_shift)},
             {"answer", r.answer}};
+  if (o.residual) {
+    j["residual"] = {{"unselected", o.residual->unselected}, {"entropy", o.residual->entropy},
+                     {"chunk_mass", o.residual->chunk_mass}, {"moved", o.residual->moved},
+                     {"shift", o.residual->shift},           {"open", o.residual->open}};
+  }
   if (r.scores.scored)
     j["scores"] = {
         {"f1", r.scores.f1}, {"exact", r.scores.exact}, {"rouge_l", r.scores.rouge_l}, {"summary", r.scores.summary}};
@@ -112,6 +117,11 @@ Result<TrialRecord> parse_journal_line(const std::string& line) {
     o.nll_full = nll[1];
     o.attention_shift = numbers_of(j.at("attention"));
     r.answer = text_of(j.at("answer"));
+    if (j.contains("residual")) {
+      const Json& x = j.at("residual");
+      const auto of = [&x](const char* name) { return real_of(x.at(name)); };
+      o.residual = Residual{of("unselected"), of("entropy"), of("chunk_mass"), of("moved"), of("shift"), of("open")};
+    }
     if (j.contains("scores")) {
       const Json& s = j.at("scores");
       r.scores = {true, truth_of(s.at("summary")), real_of(s.at("f1")), real_of(s.at("exact")),

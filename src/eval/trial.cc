@@ -249,6 +249,7 @@ struct Trial::Impl {
       weights = deviation_of_rankable(setting);
       run.row_weights = weights;
     }
+    run.want_residual = setting.kind == TrialKind::kBlend;
     if (setting.kind == TrialKind::kBlend) {
       (void)blocks(setting.stand_in);
       if (setting.exact_first && !prompt.chunks.empty()) (void)first_alone();
@@ -269,6 +270,7 @@ struct Trial::Impl {
     out.n_tokens = report.n_total;
     out.n_recomputed = report.n_recomputed;
     if (options.want_attention) out.attention_shift = shift(attended, full_attended);
+    out.residual = residual_of(plan, report);
     compare(report.logits, n, out);
     return out;
   }

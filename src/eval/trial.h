@@ -11,6 +11,7 @@
 
 #include "blend/policy.h"
 #include "engine/engine.h"
+#include "engine/residual.h"
 
 namespace cento {
 
@@ -50,6 +51,7 @@ struct TrialOutcome {
   std::vector<int32_t> answer;          // this setting's own greedy answer
   std::vector<double> attention_shift;  // [layers] |attended - full's| / |full's| over the question's rows; if wanted
   std::vector<float> logits;            // [rows, V] if wanted
+  std::optional<Residual> residual;     // of policy query
 };
 
 struct TrialOptions {

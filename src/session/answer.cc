@@ -17,6 +17,7 @@
 #include "session/chunk_kv.h"
 #include "session/gate.h"
 #include "session/identify.h"
+#include "session/model_record.h"
 #include "session/prompt_layout.h"
 #include "session/speed_record.h"
 
@@ -31,7 +32,8 @@ constexpr std::pair<PrefillMode, const char*> kModes[] = {{PrefillMode::kAuto, "
 
 constexpr uint32_t kAttachedChunkTokens = 256;
 constexpr size_t kFewChunks = 2;
-constexpr size_t kVerifyRows = 16;  // logits of so many rows are alive at once while an answer is verified
+constexpr double kRaisedRatioMax = 0.5;  // beyond it computing everything costs little more
+constexpr size_t kVerifyRows = 16;       // logits of so many rows are alive at once while an answer is verified
 
 struct PromptChunk {
   std::vector<int32_t> ids;
@@ -46,8 +48,10 @@ struct Prompt {
   std::vector<int32_t> prefix;
   std::vector<PromptChunk> chunks;
   std::vector<int32_t> question;
-  bool store_allowed = true;   // look up and keep the fixed prefix
-  bool prefix_failed = false;  // its stored KV turned out damaged while it was loaded: not tried again
+  bool store_allowed = true;           // look up and keep the fixed prefix
+  bool prefix_failed = false;          // its stored KV turned out damaged while it was loaded: not tried again
+  std::optional<double> raised_ratio;  // the guard wants more rows recomputed
+  bool distrusted = false;             // the guard wants everything computed
 
   size_t n_tokens() const {
     size_t n = prefix.size() + question.size();
@@ -138,11 +142,40 @@ struct Capture {
   bool chunk = false;   // the leading chunk too
 };
 
+// What runs that were not kept have cost.
+struct Spent {
+  double charged = 0, load_wait_ms = 0, probe_ms = 0, select_ms = 0, compute_ms = 0, reserve_ms = 0, load_ms = 0;
+  uint64_t bytes_loaded = 0;
+
+  void add(const PipelineReport& r) {
+    charged += r.charged;
+    load_wait_ms += r.load_wait_ms;
+    probe_ms += r.probe_ms;
+    select_ms += r.select_ms;
+    compute_ms += r.compute_ms + r.logits_ms;
+    reserve_ms += r.reserve_ms;
+    load_ms += r.load_ms;
+    bytes_loaded += r.bytes_loaded;
+  }
+  void add_to(PipelineReport& r) const {
+    r.charged += charged;
+    r.load_wait_ms += load_wait_ms;
+    r.probe_ms += probe_ms;
+    r.select_ms += select_ms;
+    r.compute_ms += compute_ms;
+    r.reserve_ms += reserve_ms;
+    r.load_ms += load_ms;
+    r.bytes_loaded += bytes_loaded;
+  }
+};
+
 struct Answerer::Impl {
   Impl(LoadedModel& model_in, KvStore* store_in, DocStore* docs_in)
       : model(model_in), store(store_in), docs(docs_in), engine(model_in) {
     identify(model, catalogue());
-    if (store != nullptr) speed = read_speed(engine, catalogue());
+    if (store == nullptr) return;
+    speed = read_speed(engine, catalogue());
+    record = read_record(engine, catalogue());
   }
 
   Answer ask(const std::string& question, const AskOptions& options, const AskHooks& hooks);
@@ -158,6 +191,10 @@ struct Answerer::Impl {
   bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
                           Prompt& prompt, Answer& answer);
   void choose_mode(Prompt& prompt, const AskOptions& options, CacheReport& cache, BlendSettings& blend);
+  void settle(const Prompt& prompt, const AskOptions& options, size_t n_chunk_rows, BlendSettings& blend) const;
+  static void compute_chunks(Prompt& prompt, CacheReport& cache, const std::string& reason);
+  bool guard_wants_more(const PromptPlan& plan, const PipelineReport& report, const AskOptions& options, Prompt& prompt,
+                        CacheReport& cache) const;
   ReuseFacts facts_of(const Prompt& prompt) const;
   PromptPlan make_plan(Prompt& prompt, const CacheReport& cache);
   void take_back(PromptPlan& plan, Prompt& prompt);
@@ -176,6 +213,7 @@ struct Answerer::Impl {
   DocStore* docs;
   Engine engine;
   SpeedRecord speed;
+  std::optional<ModelRecord> record;
 };
 
 Answerer::Answerer(LoadedModel& model, KvStore* store, DocStore* docs)
@@ -397,25 +435,67 @@ void Answerer::Impl::choose_mode(Prompt& prompt, const AskOptions& options, Cach
     cache.why = g.why;
     return;
   }
+  if (prompt.distrusted) {
+    compute_chunks(prompt, cache, "the guard does not trust a blend");
+    cache.why = "the guard does not trust a blend of this prompt";
+    return;
+  }
+  const ReuseFacts facts = facts_of(prompt);
+  settle(prompt, options, facts.n_chunk, blend);
   const auto cost = speed.cost();
   if (options.prefill != PrefillMode::kAuto || !cost) return;
-  const ReuseFacts facts = facts_of(prompt);
-  const size_t rows_min = row_budget(options.blend, facts.n_chunk);
+  const size_t rows_min = row_budget(blend, facts.n_chunk);
   const BlendChoice choice = choose_blend(*cost, facts, options.blend.policy, rows_min);
   const auto about = [](double ms) { return std::to_string(std::llround(std::max(ms, 1.0))) + " ms"; };
   cache.why += "; about " + about(choice.blend_ms) + " against " + about(choice.full_ms) + " to compute everything";
   if (!choice.blend && facts.n_chunk > 0) {
-    cache.mode = PrefillMode::kPrefix;
-    for (PromptChunk& chunk : prompt.chunks) {
-      if (chunk.kv == nullptr) continue;
-      chunk.kv = nullptr;
-      chunk.report.from = "computed";
-      chunk.report.reason = "computing is faster";
-    }
+    compute_chunks(prompt, cache, "computing is faster");
     return;
   }
-  if (choice.blend && choice.n_rows > rows_min && !options.blend.ratio)
+  if (choice.blend && choice.n_rows > rows_min && !options.blend.ratio && !prompt.raised_ratio)
     blend.ratio = static_cast<double>(choice.n_rows) / static_cast<double>(facts.n_chunk);
+}
+
+void Answerer::Impl::compute_chunks(Prompt& prompt, CacheReport& cache, const std::string& reason) {
+  cache.mode = PrefillMode::kPrefix;
+  for (PromptChunk& chunk : prompt.chunks) {
+    if (chunk.kv == nullptr) continue;
+    chunk.kv = nullptr;
+    chunk.report.from = "computed";
+    chunk.report.reason = reason;
+  }
+}
+
+// What nobody has set comes from the model's record, and from the guard.
+void Answerer::Impl::settle(const Prompt& prompt, const AskOptions& options, size_t n_chunk_rows,
+                            BlendSettings& blend) const {
+  if (options.repair) blend.repair = *options.repair;
+  if (blend.policy == PolicyKind::kQuery && record) {
+    if (!options.repair) blend.repair = record->repair;
+    if (!blend.ratio && blend.layer_ratios.empty()) blend.ratio = ratio_for(*record, n_chunk_rows);
+  }
+  if (prompt.raised_ratio) blend.ratio = prompt.raised_ratio;
+}
+
+// Whether the run is to be done again: with a raised ratio at first, then without stored KV.
+bool Answerer::Impl::guard_wants_more(const PromptPlan& plan, const PipelineReport& report, const AskOptions& options,
+                                      Prompt& prompt, CacheReport& cache) const {
+  if (cache.mode != PrefillMode::kBlend || !record || !record->guard || !options.guard) return false;
+  const auto residual = residual_of(plan, report);
+  if (!residual) return false;
+  const GuardReport earlier = cache.guard.value_or(GuardReport{});
+  cache.guard = GuardReport{record->guard->probability(*residual), record->guard->limit, earlier.action};
+  if (options.prefill != PrefillMode::kAuto || !(cache.guard->chance > cache.guard->limit)) return false;
+  const size_t n_chunk_rows = report.n_reused + report.n_recomputed;
+  const double ratio = static_cast<double>(report.n_recomputed) / static_cast<double>(n_chunk_rows);
+  if (!prompt.raised_ratio && ratio < kRaisedRatioMax) {
+    prompt.raised_ratio = std::min(2 * ratio, kRaisedRatioMax);
+    cache.guard->action = "ratio";
+  } else {
+    prompt.distrusted = true;
+    cache.guard->action = "full";
+  }
+  return true;
 }
 
 ReuseFacts Answerer::Impl::facts_of(const Prompt& prompt) const {
@@ -470,10 +550,12 @@ void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
 // `captured` takes the KV of the fixed prefix and of a leading chunk if they were computed here and are to be stored.
 PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
                                        std::optional<Capture>& captured, Answer& answer) {
+  Spent spent;
   for (;;) {
     const Stopwatch prepare_watch;
     PipelineOptions run;
     run.blend = options.blend;
+    run.want_residual = record && record->guard && options.guard;
     choose_mode(prompt, options, answer.cache, run.blend);
     PromptPlan plan = make_plan(prompt, answer.cache);
     if (answer.cache.mode != PrefillMode::kBlend) run.blend.policy = PolicyKind::kNone;
@@ -511,7 +593,17 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
       }
       continue;
     }
-    return std::get<PipelineReport>(std::move(outcome));
+    PipelineReport report = std::get<PipelineReport>(std::move(outcome));
+    speed.observe(report, engine.shape());
+    if (!report.stopped && guard_wants_more(plan, report, options, prompt, answer.cache)) {
+      spent.add(report);
+      take_back(plan, prompt);
+      continue;
+    }
+    spent.add_to(report);
+    if (answer.cache.guard && answer.cache.guard->action == "ratio" && answer.cache.mode != PrefillMode::kBlend)
+      answer.cache.guard->action = "full";  // with more rows computing everything was faster
+    return report;
   }
 }
 
@@ -543,7 +635,6 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   PipelineReport report =
       prefill(prompt, options, hooks, given ? given_ids.size() : options.max_tokens, captured, answer);
   t.prefill_ms = prefill_watch.ms();
-  speed.observe(report, engine.shape());
   const double prefilled_ms = since_question.ms() - excluded_ms;
   answer.prompt_tokens = prompt.n_tokens();
   CacheReport& cache = answer.cache;

@@ -27,7 +27,11 @@ struct AskOptions {
   std::vector<std::string> chunks;  // chunk ids (hex, or an unambiguous beginning) instead of retrieval
   std::vector<std::string> files;   // paths whose text is put into the prompt whole, behind what was found
   PrefillMode prefill = PrefillMode::kAuto;
+  // Where it has no ratio of its own, the model's record says which (session/model_record.h); so too for `repair`.
   BlendSettings blend;
+  std::optional<Repair> repair;
+  bool guard = true;  // with kAuto: a blend that the model's guard does not trust is computed anew with more rows, then
+                      // in full
   size_t max_tokens = 256;
   SamplerOptions sampler;
   std::vector<std::string> stop;
@@ -67,6 +71,12 @@ struct ChunkReport {
   std::string reason;  // why it was computed; empty otherwise
 };
 
+// What the model's guard said of a blend (session/model_record.h).
+struct GuardReport {
+  double chance = 0, limit = 0;  // of a KL above kGuardKl; the last of the tries
+  std::string action = "none";   // "ratio": more rows were recomputed; "full": everything was computed in the end
+};
+
 struct CacheReport {
   PrefillMode mode = PrefillMode::kFull;  // never kAuto
   std::string policy;                     // "" unless blended
@@ -75,6 +85,7 @@ struct CacheReport {
   size_t total = 0, exact = 0, reused = 0, recomputed = 0, fresh = 0;  // rows
   std::vector<ChunkReport> chunks;
   uint64_t bytes_loaded = 0;
+  std::optional<GuardReport> guard;  // where the model has one and it was asked
 };
 
 struct Timings {

@@ -32,6 +32,7 @@ TrialRecord sample(const std::string& name = "first") {
   r.outcome.nll = 1.0 / 3;
   r.outcome.nll_full = -0.0;
   r.outcome.attention_shift = {0.5, 0.25};
+  r.outcome.residual = Residual{0.125, 1.0 / 7, 0.5, 1e-300, 3, 0.1 + 0.2};
   r.scores = {true, false, 2.0 / 3, 1, 0.125};
   r.answer = "Déjà vu — 深い \\ \" \n";
   return r;
@@ -51,6 +52,12 @@ void check_same(const TrialRecord& a, const TrialRecord& b) {
   CHECK(a.outcome.same_top == b.outcome.same_top);
   CHECK((same_number(a.outcome.nll, b.outcome.nll) && same_number(a.outcome.nll_full, b.outcome.nll_full)));
   CHECK(same_numbers(a.outcome.attention_shift, b.outcome.attention_shift));
+  REQUIRE(a.outcome.residual.has_value() == b.outcome.residual.has_value());
+  if (a.outcome.residual) {
+    const Residual &x = *a.outcome.residual, &y = *b.outcome.residual;
+    CHECK((x.unselected == y.unselected && x.entropy == y.entropy && x.chunk_mass == y.chunk_mass));
+    CHECK((x.moved == y.moved && x.shift == y.shift && x.open == y.open));
+  }
   CHECK((a.scores.scored == b.scores.scored && a.scores.summary == b.scores.summary));
   CHECK((a.scores.f1 == b.scores.f1 && a.scores.exact == b.scores.exact && a.scores.rouge_l == b.scores.rouge_l));
 }
@@ -103,7 +110,7 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
   const Json good = Json::parse(journal_line(sample()));
   REQUIRE(parse_journal_line(good.dump()).ok());
   for (const auto& [name, value] : good.items()) {
-    if (name == "scores") continue;  // may be missing
+    if (name == "scores" || name == "residual") continue;  // may be missing
     Json j = good;
     j.erase(name);
     CAPTURE(name);
@@ -117,6 +124,7 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
     CAPTURE(name, value);
     CHECK_FALSE(parse_journal_line(line).ok());
   };
+  for (const char* value : {"1", "null", "[]", "{}", R"({"unselected":1})"}) refused("residual", value);
   for (const char* name : {"set", "item", "setting", "answer", "key"}) {
     for (const char* value : {"1", "null", "true", "[]", "{}", "[\"x\"]"}) refused(name, value);
   }
