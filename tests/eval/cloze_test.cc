@@ -45,8 +45,8 @@ TEST_CASE("cloze: a number, a name or a rare word of a sentence is what is missi
   // A capital says nothing at the beginning of a sentence, where every word has one.
   others.assign(200, "tells the keeper of the light about the boats that are still out and when they are due");
   others.insert(others.end(), 10, "somebody");
-  CHECK(answer_of("Somebody tells the keeper of the light about Heron, still out with other boats.", others) ==
-        "Heron");
+  CHECK(answer_of("Somebody tells the keeper of the light about the boats that are still out.", others) == "");
+  CHECK(answer_of("The keeper of the light tells Somebody about the boats that are still out.", others) == "Somebody");
 }
 
 TEST_CASE("cloze: text that is no sentence, or says nothing of its own, gives no question", "[eval]") {

@@ -307,7 +307,9 @@ TEST_CASE("eval summary: of plain reuse alone the agreement is plain reuse's", "
   r.settings = standing_settings({});
   r.add_item("a", {{0}, {2}, {1}});
   for (size_t s = 0; s < 3; ++s) r.at(0, s).scores.answered = true;
-  CHECK(agreement_of(r.summary())->setting == "none stand-in");
+  const auto a = agreement_of(r.summary());
+  REQUIRE(a);
+  CHECK(a->setting == "none stand-in");
 }
 
 }  // namespace
