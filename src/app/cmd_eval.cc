@@ -11,7 +11,9 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "eval/agreement.h"
 #include "eval/dataset.h"
+#include "eval/own_questions.h"
 
 namespace cento {
 namespace {
@@ -50,6 +52,9 @@ Json setting_json(const SettingSummary& s) {
   j["rouge_l"] = estimate_json(s.rouge_l);
   j["score_change"] = estimate_json(s.score_change);
   j["zero_f1"] = s.f1 ? rounded(s.zero_f1, 4) : Json();
+  j["right"] = estimate_json(s.right);
+  j["right_change"] = estimate_json(s.right_change);
+  j["same_answer"] = estimate_json(s.same_answer);
   j["worst"] = {{"item", json_text(s.worst_item)}, {"kl", rounded(s.worst_kl, 6)}};
   j["kl_by_row"] = list(s.kl_by_row);
   j["item_kl"] = list(s.item_kl);
@@ -57,11 +62,32 @@ Json setting_json(const SettingSummary& s) {
   return j;
 }
 
+Json retrieval_json(const std::optional<RetrievalSummary>& r) {
+  if (!r) return {};
+  return {{"asked", r->n_asked},
+          {"nothing_found", r->n_nothing_found},
+          {"with_evidence", r->n_with_evidence},
+          {"evidence_found", r->n_evidence_found}};
+}
+
+Json agreement_json(const EvalReport& report) {
+  const auto a = report.own_documents ? agreement_of(report.sets.front()) : std::nullopt;
+  if (!a) return {};
+  return {{"text", agreement_text(*a)},
+          {"setting", a->setting},
+          {"agree", a->n_same},
+          {"questions", a->n_items},
+          {"right", {{"full", a->n_right_full}, {"blended", a->n_right}}},
+          {"kl", {{"mean", rounded(a->kl_mean, 6)}, {"p95", rounded(a->kl_p95, 6)}, {"max", rounded(a->kl_max, 6)}}},
+          {"top1", rounded(a->top1, 6)}};
+}
+
 Json set_json(const SetSummary& set) {
   Json j;
   j["set"] = json_text(set.set);
   j["items"] = set.n_items;
   j["tokens_mean"] = rounded(set.tokens_mean, 1);
+  j["retrieval"] = retrieval_json(set.retrieval);
   j["settings"] = Json::array();
   for (const SettingSummary& s : set.settings) j["settings"].push_back(setting_json(s));
   return j;
@@ -77,6 +103,7 @@ Json report_json(const EvalReport& r, const EvalCommand& command, LoadedModel& m
   j["order"] = command.eval.shuffle ? "shuffle" : "given";
   j["answer_tokens"] = command.eval.answer_tokens;
   j["trials"] = {{"measured", r.measured}, {"known", r.known}};
+  j["on_my_documents"] = agreement_json(r);
   j["sets"] = Json::array();
   for (const SetSummary& s : r.sets) j["sets"].push_back(set_json(s));
   j["pooled"] = r.pooled ? set_json(*r.pooled) : Json();
@@ -107,9 +134,10 @@ std::string logits_name(const std::string& set, const std::string& item, std::st
 }
 
 // Their logits would have the same names.
-void refuse_sets_of_one_name(const std::vector<std::string>& files) {
+void refuse_sets_of_one_name(const EvalOptions& options) {
   std::map<std::string, std::string> seen;
-  for (const std::string& file : files) {
+  if (options.own_documents > 0) seen.emplace(kOwnDocumentsSet, "--on-my-documents");
+  for (const std::string& file : options.data) {
     const auto [other, is_new] = seen.emplace(DatasetReader(file).set(), file);
     if (is_new) continue;
     throw Error{Code::kUsage, "--logits: " + other->second + " has the same name", file,
@@ -142,15 +170,20 @@ std::string ascii(const std::string& text) {
   return out;
 }
 
-EvalHooks hooks_of(Run& run, const EvalCommand& command) {
+// `store` is filled when an item asks for it; a store is needed only where the collection itself is asked about.
+EvalHooks hooks_of(Run& run, const EvalCommand& command, std::unique_ptr<Store>& store) {
   EvalHooks hooks;
+  hooks.documents = [&run, &store, own = command.eval.own_documents > 0]() -> DocStore* {
+    if (!store && (own || store_exists(store_folder(run.common())))) store = open_store(run.common(), StoreUse::kRead);
+    return store ? &store->docs : nullptr;
+  };
   hooks.stop = interrupt_requested;
   hooks.progress = [&run](size_t done, size_t total, const std::string& what) {
     run.terminal.progress("eval", done, total, "trials", ascii(what));
   };
   const std::string folder = command.logits_folder;
   if (folder.empty()) return hooks;
-  refuse_sets_of_one_name(command.eval.data);
+  refuse_sets_of_one_name(command.eval);
   FileSystem::real().make_folders(folder).or_throw();
   hooks.logits = [folder](const std::string& set, const std::string& item, const std::string& setting,
                           std::span<const float> logits, size_t rows) {
@@ -206,7 +239,8 @@ int cmd_eval(Run& run, const EvalCommand& command) {
   throw_if_interrupted();
   EvalOptions options = command.eval;
   options.settings = settings_of(command, model->config().n_layers);
-  const EvalReport report = evaluate(*model, options, hooks_of(run, command));
+  std::unique_ptr<Store> store;
+  const EvalReport report = evaluate(*model, options, hooks_of(run, command, store));
   run.terminal.end_progress();
 
   for (const auto& [where, reason] : report.skipped) run.terminal.warning("skipped: " + where + ": " + reason);

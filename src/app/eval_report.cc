@@ -8,6 +8,7 @@
 #include "app/text_table.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "eval/agreement.h"
 
 namespace cento {
 namespace {
@@ -35,18 +36,63 @@ const SettingSummary* full_of(const SetSummary& set) {
   return nullptr;
 }
 
-std::vector<std::vector<std::string>> rows_of(const SetSummary& set) {
-  std::vector<std::vector<std::string>> rows = {{"setting", "charged", "TTFT ms", "full / this", "KL [95 %]", "KL p95",
-                                                 "top-1 [95 %]", "gap", score_name(set), "change [95 %]", "worst KL"}};
+using Cells = std::vector<std::string>;
+
+void append(Cells& row, const Cells& more) { row.insert(row.end(), more.begin(), more.end()); }
+
+// Scores against references, and whether answers are right: columns for what the set has, F1 where it has neither.
+std::vector<Cells> rows_of(const SetSummary& set) {
+  const bool judged = set.n_judged > 0, scored = set.n_scored > 0 || !judged;
+  std::vector<Cells> rows = {
+      {"setting", "charged", "TTFT ms", "full / this", "KL [95 %]", "KL p95", "top-1 [95 %]", "gap"}};
+  if (scored) append(rows[0], {score_name(set), "change [95 %]"});
+  if (judged) append(rows[0], {"right [95 %]", "change [95 %]", "same answer"});
+  rows[0].push_back("worst KL");
   const SettingSummary* full = full_of(set);
   for (const SettingSummary& s : set.settings) {
     const double ratio = full != nullptr && s.ttft_ms.value > 0 ? full->ttft_ms.value / s.ttft_ms.value : NAN;
-    rows.push_back({s.setting.name, fixed(s.charged.value, 3), fixed(s.ttft_ms.value, 0), fixed(ratio, 1),
-                    with_range(s.kl, 4), fixed(s.kl_p95, 4), with_range(s.top1, 3),
-                    s.gap ? fixed(s.gap->value, 2) : "-", s.score ? fixed(s.score->value, 3) : "-",
-                    with_range(s.score_change, 3), fixed(s.worst_kl, 3)});
+    Cells row = {s.setting.name,
+                 fixed(s.charged.value, 3),
+                 fixed(s.ttft_ms.value, 0),
+                 fixed(ratio, 1),
+                 with_range(s.kl, 4),
+                 fixed(s.kl_p95, 4),
+                 with_range(s.top1, 3),
+                 s.gap ? fixed(s.gap->value, 2) : "-"};
+    if (scored) append(row, {s.score ? fixed(s.score->value, 3) : "-", with_range(s.score_change, 3)});
+    if (judged)
+      append(row, {with_range(s.right, 3), with_range(s.right_change, 3),
+                   s.same_answer ? fixed(s.same_answer->value, 3) : "-"});
+    row.push_back(fixed(s.worst_kl, 3));
+    rows.push_back(std::move(row));
   }
   return rows;
+}
+
+// What the retriever brought; "" where passages were given.
+std::string retrieval_text(const SetSummary& set) {
+  if (!set.retrieval) return {};
+  const RetrievalSummary& r = *set.retrieval;
+  std::string out = "retrieval: " + std::to_string(r.n_asked) + (r.n_asked == 1 ? " question" : " questions");
+  if (r.n_with_evidence > 0) {
+    const double share = 100 * static_cast<double>(r.n_evidence_found) / static_cast<double>(r.n_with_evidence);
+    out += ", the evidence is among the passages in " + std::to_string(r.n_evidence_found) + " of " +
+           std::to_string(r.n_with_evidence) + " (" + fixed(share, 0) + " %)";
+  }
+  return out + (r.n_nothing_found > 0 ? ", nothing found for " + std::to_string(r.n_nothing_found) : "");
+}
+
+// Lines about the questions that were made of the collection; none without such.
+std::vector<std::string> agreement_lines(const EvalReport& report) {
+  const auto a = report.own_documents ? agreement_of(report.sets.front()) : std::nullopt;
+  if (!a) return {};
+  const std::string of = " of " + std::to_string(a->n_items);
+  return {agreement_text(*a),
+          "filled in right: full prefill " + std::to_string(a->n_right_full) + of + ", blended " +
+              std::to_string(a->n_right) + of,
+          "KL to full prefill: mean " + fixed(a->kl_mean, 4) + ", p95 " + fixed(a->kl_p95, 4) + ", max " +
+              fixed(a->kl_max, 4) + " nats; the same likeliest token on " + fixed(100 * a->top1, 1) + " % of rows (" +
+              a->setting + ")"};
 }
 
 std::string heading(const SetSummary& set) {
@@ -118,6 +164,7 @@ ReportTable worst_prompts(const SetSummary& set) {
 
 ReportSection section_of(const SetSummary& set) {
   ReportSection section{heading(set), {all_figures(set)}};
+  if (set.retrieval) section.parts.insert(section.parts.begin(), retrieval_text(set));
   const auto speed = [](const SettingSummary& s) {
     return PlotPoint{s.ttft_ms.value, s.kl.value, range_of(s.ttft_ms), range_of(s.kl), s.setting.name};
   };
@@ -170,9 +217,15 @@ std::string what_was_run(const EvalOptions& o) {
 std::string eval_text(const EvalReport& report, const EvalOptions& options, LoadedModel& model) {
   std::string out = printable(model.name()) + ", " + printable(processor_name()) + ", target " + model.ops().name +
                     ", " + std::to_string(model.pool().size()) + " threads; " + what_was_run(options) + "\n";
-  for (const SetSummary& set : report.sets) out += "\n" + heading(set) + "\n" + text_table(rows_of(set));
+  for (const SetSummary& set : report.sets) {
+    out += "\n" + heading(set) + "\n" + text_table(rows_of(set));
+    if (set.retrieval) out += retrieval_text(set) + "\n";
+  }
   if (report.pooled) out += "\n" + heading(*report.pooled) + "\n" + text_table(rows_of(*report.pooled));
   if (report.stopped) out += "\nstopped: the figures are those of the items that were finished\n";
+  const std::vector<std::string> lines = agreement_lines(report);
+  if (!lines.empty()) out += "\n";
+  for (const std::string& line : lines) out += line + "\n";
   return out;
 }
 
@@ -187,6 +240,11 @@ ResultsReport eval_page(const EvalReport& report, const EvalOptions& options, Lo
                  "KL(full prefill || setting) over the prompt's last row and the answer's rows, in nats, item means; "
                  "95 % bootstrap intervals over items; gap: 1 - KL / KL of plain reuse of the same stored KV"}};
   if (report.stopped) page.facts.push_back({"state", "stopped before the end: the items that were finished"});
+  if (const auto lines = agreement_lines(report); !lines.empty()) {
+    ReportSection own{"On your documents", {}};
+    for (const std::string& line : lines) own.parts.emplace_back(line);
+    page.sections.push_back(std::move(own));
+  }
   if (report.pooled) page.sections.push_back(section_of(*report.pooled));
   for (const SetSummary& set : report.sets) page.sections.push_back(section_of(set));
   if (!report.skipped.empty()) {

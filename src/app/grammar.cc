@@ -10,7 +10,7 @@ namespace cento {
 namespace {
 
 constexpr uint64_t kBenchTokensMax = 1u << 24;  // above any context; the model's own is checked when it is known
-constexpr double kDefaultRatio = -1;            // in EvalCommand::ratios: the policy's own budget
+constexpr size_t kOwnQuestions = 30, kOwnQuestionsMax = 10'000;  // of eval --on-my-documents
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void add_run_options(CommandBuilder& b, RunOptions& run) {
@@ -264,13 +264,20 @@ void Grammar::add_eval(CommandBuilder& program) {
   CommandBuilder b = program.subcommand(
       "eval", "measure what blending costs in quality and saves in time",
       "Runs every setting on every item beside full prefill of the same tokens and says how close each comes.\n"
-      "Data: JSON Lines of questions over passages, of texts to summarise, or of prompts.\n"
+      "Data: JSON Lines of questions over passages, of questions over an indexed collection, of texts to summarise,\n"
+      "or of prompts. With --on-my-documents it makes its own questions of what the collection holds.\n"
       "With --out a sweep that was stopped goes on where it was.",
       "cento eval questions.jsonl --items 20\n"
       "cento eval qa.jsonl summ.jsonl --policy query,dev-kv,none --ratio .05,.15 --out results\n"
+      "cento eval --on-my-documents\n"
       "cento eval prompts.jsonl --logits logits --json | jq '.sets[].settings[] | {name, kl}'");
   EvalOptions& o = eval.eval;
-  b.positional("DATA", "file of items", true, to_texts(o.data), true);
+  b.positional("DATA", "file of items", false, to_texts(o.data), true);
+  b.optional_value("--on-my-documents", "[N]",
+                   "make N questions of the collection and say how often blended answers agree with full prefill; "
+                   "without N: 30. --policy is then query and --ratio default, unless they are given",
+                   to_number_or(o.own_documents, 1, kOwnQuestionsMax, kOwnQuestions));
+  b.value("--top-k", "N", "passages to retrieve for a question over the collection", "5", to_number(o.top_k, 1, 1000));
   std::vector<std::string> names;
   for (const auto& p : policies()) {
     names.push_back(p.name);

@@ -78,6 +78,12 @@ void CommandBuilder::value(const std::string& names, const std::string& value_na
   add(option, std::move(doc), std::move(spec));
 }
 
+void CommandBuilder::optional_value(const std::string& names, const std::string& value_name, const std::string& help,
+                                    SetValues set) {
+  value(names, value_name, help, "", std::move(set));
+  specs_->back().option->expected(0, 1);  // CLI11 gives "" for one that stands alone
+}
+
 void CommandBuilder::list(const std::string& names, const std::string& value_name, const std::string& help,
                           std::vector<std::string>& out) {
   value(names, value_name, help, "", to_texts(out));
@@ -158,6 +164,15 @@ SetValues to_real(double& out, double min, double max) {
 }
 SetValues to_optional_real(std::optional<double>& out, double min, double max) {
   return [&out, min, max](const std::vector<std::string>& v) { out = real_of(v.back(), min, max); };
+}
+SetValues to_number_or(size_t& out, uint64_t min, uint64_t max, size_t if_bare) {
+  return [&out, min, max, if_bare](const std::vector<std::string>& v) {
+    if (v.back().empty() || v.back() == "true" || v.back() == "false") {
+      out = v.back() == "false" ? 0 : if_bare;
+    } else {
+      out = static_cast<size_t>(whole_number(v.back(), min, max));
+    }
+  };
 }
 SetValues to_choice(std::vector<std::string> choices, std::function<void(const std::string&)> take) {
   return [choices = std::move(choices), take = std::move(take)](const std::vector<std::string>& v) {

@@ -43,6 +43,8 @@ class CommandBuilder {
              const std::string& default_text, SetValues set);
   void list(const std::string& names, const std::string& value_name, const std::string& help,
             std::vector<std::string>& out);
+  // --NAME or --NAME VALUE; `value_name` is written "[N]".
+  void optional_value(const std::string& names, const std::string& value_name, const std::string& help, SetValues set);
   void flag(const std::string& names, const std::string& help, bool& out);     // absent: out keeps its value
   void toggle(const std::string& name, const std::string& help, bool& out);    // --NAME and --no-NAME
   void inverse(const std::string& names, const std::string& help, bool& out);  // given: out becomes false
@@ -69,6 +71,9 @@ SetValues to_size(uint64_t& out);
 SetValues to_optional_size(std::optional<uint64_t>& out);
 SetValues to_real(double& out, double min, double max);
 SetValues to_optional_real(std::optional<double>& out, double min, double max);
+// Of an optional value: `if_bare` where the flag stands alone (or is true, and 0 where it is false), else a whole
+// number.
+SetValues to_number_or(size_t& out, uint64_t min, uint64_t max, size_t if_bare);
 // One of `choices`, handed to `take`.
 SetValues to_choice(std::vector<std::string> choices, std::function<void(const std::string&)> take);
 

@@ -274,6 +274,26 @@ QueryCommand finish_query(Grammar& g) {
   return q;
 }
 
+bool is_default(const Options& out, const std::string& name) {
+  const auto at =
+      std::find_if(out.settings.begin(), out.settings.end(), [&](const Setting& s) { return s.name == name; });
+  return at == out.settings.end() || at->from == Setting::From::kDefault;
+}
+
+EvalCommand finish_eval(Grammar& g, const Options& out) {
+  EvalCommand& e = g.eval;
+  e.eval.collection = g.common.collection;
+  const bool own = e.eval.own_documents > 0;
+  if (e.eval.data.empty() && !own)
+    misuse("a file of items is needed", "eval", "cento eval DATA.jsonl, or cento eval --on-my-documents");
+  if (own && e.eval.own_answer_tokens == 0)
+    misuse("--on-my-documents compares answers, and --own-answer-tokens 0 makes none", "eval");
+  // The program's own way of answering, unless another one is asked for.
+  if (own && is_default(out, "eval.policy")) e.policies = {"query"};
+  if (own && is_default(out, "eval.ratio")) e.ratios = {kDefaultRatio};
+  return e;
+}
+
 void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& out) {
   if (topic.empty()) {
     throw Error{Code::kUsage, "a subcommand is needed", "cento",
@@ -296,10 +316,7 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
     g.cache.action = actions.at(topic[1]);
     if (topic[1] == "rm" && g.cache.ids.empty()) misuse("an ID is needed", "cache rm", "cento cache list shows them");
     if (topic[1] == "trim") {
-      const auto set = std::find_if(out.settings.begin(), out.settings.end(), [](const Setting& s) {
-        return s.name == "cache.trim.max-bytes" && s.from != Setting::From::kDefault;
-      });
-      if (set == out.settings.end()) misuse("--max-bytes is needed", "cache trim");
+      if (is_default(out, "cache.trim.max-bytes")) misuse("--max-bytes is needed", "cache trim");
     }
     out.command = g.cache;
   }
@@ -313,10 +330,7 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
     out.command = g.model;
   }
   if (topic[0] == "bench") out.command = g.bench;
-  if (topic[0] == "eval") {
-    if (g.eval.eval.data.empty()) misuse("a file of items is needed", "eval", "cento eval DATA.jsonl");
-    out.command = g.eval;
-  }
+  if (topic[0] == "eval") out.command = finish_eval(g, out);
   if (topic[0] == "config") out.command = ConfigCommand{};
   if (topic[0] == "doctor") out.command = DoctorCommand{};
   if (topic[0] == "completion") {

@@ -80,6 +80,8 @@ struct BenchCommand {
   RunOptions run;
 };
 
+inline constexpr double kDefaultRatio = -1;  // in EvalCommand::ratios: the policy's own budget
+
 struct EvalCommand {
   EvalOptions eval;  // its settings are made of the lists below, each with each
   std::vector<std::string> policies = {"query", "dev-kv"};

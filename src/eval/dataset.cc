@@ -1,6 +1,7 @@
 #include "eval/dataset.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/hash.h"
@@ -50,12 +51,21 @@ std::string summary_instruction(const std::string& query) {
   return "Summarize what the text says about: " + std::string(wish);
 }
 
-void shuffle_chunks(EvalItem& item, uint64_t seed) {
+std::vector<size_t> shuffled_order(const EvalItem& item, size_t n_chunks, uint64_t seed) {
   const Hash hash = Hasher("eval chunk order").add_u64(seed).add_text(item.id).finish();
   uint64_t own_seed = 0;
   for (size_t i = 0; i < 8; ++i) own_seed |= uint64_t{hash.bytes[i]} << 8 * i;
   Rng rng(own_seed);
-  for (size_t n = item.chunks.size(); n > 1; --n) std::swap(item.chunks[n - 1], item.chunks[rng.below(n)]);
+  std::vector<size_t> order(n_chunks);
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t n = n_chunks; n > 1; --n) std::swap(order[n - 1], order[rng.below(n)]);
+  return order;
+}
+
+void shuffle_chunks(EvalItem& item, uint64_t seed) {
+  std::vector<EvalChunk> chunks;
+  for (const size_t i : shuffled_order(item, item.chunks.size(), seed)) chunks.push_back(std::move(item.chunks[i]));
+  item.chunks = std::move(chunks);
 }
 
 DatasetReader::DatasetReader(const std::string& path)

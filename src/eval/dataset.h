@@ -51,14 +51,17 @@ struct EvalItem {
   std::vector<std::string> stand_in;        // prompt: passages of the same set, which chunks are computed behind
   std::string docqa_kind;                   // docqa: "single", "table", ...; may be empty
   std::vector<EvalTurn> turns;              // docqa: at least one
+  std::string search;                       // docqa: what passages are retrieved for; empty: the question
 };
 
 // The instruction of a summ item: its query if that asks for a summary already, else "Summarize what the text says
 // about: QUERY", and for a blank query "Summarize the text.".
 std::string summary_instruction(const std::string& query);
 
-// Puts the chunks in another order, which depends on seed and id alone: not on other items, not on the machine.
-void shuffle_chunks(EvalItem& item, uint64_t seed);
+// Another order of n chunks: at each place the index of the one that goes there. It depends on seed and id alone: not
+// on other items, not on the machine.
+std::vector<size_t> shuffled_order(const EvalItem& item, size_t n, uint64_t seed);
+void shuffle_chunks(EvalItem& item, uint64_t seed);  // into that order
 
 // Reads a file forwards and holds one line of it at a time. One thread.
 //

@@ -61,6 +61,7 @@ class Summary {
     for (const auto& item : by_item_) {
       out.n_scored += item[full_]->scores.scored ? 1 : 0;
       out.n_summaries += item[full_]->scores.scored && item[full_]->scores.summary ? 1 : 0;
+      out.n_judged += item[full_]->scores.judged ? 1 : 0;
     }
     for (size_t s = 0; s < settings_.size(); ++s) out.settings.push_back(of_setting(s, set.empty()));
     return out;
@@ -94,6 +95,8 @@ class Summary {
     add_rows(s, sum);
     add_worst(s, pooled, sum);
     add_scores(s, sum);
+    add_right(s, sum);
+    add_same_answer(s, sum);
     add_attention(s, sum);
     return sum;
   }
@@ -154,6 +157,29 @@ class Summary {
     sum.zero_f1 = static_cast<double>(std::count(f1.begin(), f1.end(), 0.0)) / static_cast<double>(f1.size());
   }
 
+  void add_right(size_t s, SettingSummary& sum) const {
+    std::vector<double> right, change;
+    for (const auto& item : by_item_) {
+      const TrialScores &own = item[s]->scores, &full = item[full_]->scores;
+      if (!own.judged || !full.judged) continue;
+      right.push_back(own.right ? 1 : 0);
+      change.push_back(right.back() - (full.right ? 1 : 0));
+      sum.n_right += own.right ? 1 : 0;
+    }
+    sum.right = bootstrap_mean(right, bootstrap_);
+    sum.right_change = bootstrap_mean(change, bootstrap_);
+  }
+
+  void add_same_answer(size_t s, SettingSummary& sum) const {
+    std::vector<double> same;
+    for (const auto& item : by_item_) {
+      if (!item[s]->scores.answered || !item[full_]->scores.answered) continue;
+      same.push_back(item[s]->answer == item[full_]->answer ? 1 : 0);
+      sum.n_same_answer += same.back() > 0 ? 1 : 0;
+    }
+    sum.same_answer = bootstrap_mean(same, bootstrap_);
+  }
+
   void add_attention(size_t s, SettingSummary& sum) const {
     for (const auto& item : by_item_) {
       const std::vector<double>& shift = item[s]->outcome.attention_shift;
@@ -170,6 +196,14 @@ class Summary {
 };
 
 }  // namespace
+
+RetrievalSummary& RetrievalSummary::operator+=(const RetrievalSummary& other) {
+  n_asked += other.n_asked;
+  n_nothing_found += other.n_nothing_found;
+  n_with_evidence += other.n_with_evidence;
+  n_evidence_found += other.n_evidence_found;
+  return *this;
+}
 
 std::string setting_name(const TrialSetting& s) {
   if (s.kind == TrialKind::kFull) return "full";

@@ -31,18 +31,33 @@ struct SettingSummary {
   std::optional<Estimate> score;               // F1 (qa) or ROUGE-L (summ)
   std::optional<Estimate> score_change;        // of that against full prefill, paired
   double zero_f1 = 0;                          // share of scored items with F1 0
-  std::string worst_item;                      // with the largest mean KL
+  std::optional<Estimate> right;               // share of the judged items whose answer is right; nullopt without any
+  std::optional<Estimate> right_change;        // against full prefill, paired
+  size_t n_right = 0;
+  std::optional<Estimate> same_answer;  // share of items whose own answer is full prefill's; nullopt if none is made
+  size_t n_same_answer = 0;
+  std::string worst_item;  // with the largest mean KL
   double worst_kl = 0;
   std::vector<double> attention_shift;  // [layers] means; empty if not measured
   std::vector<double> kl_by_row;        // means over items: the prompt's last row, then answer rows
   std::vector<double> item_kl;          // [items] means, in the order of the data
 };
 
+// Of questions whose passages were retrieved.
+struct RetrievalSummary {
+  size_t n_asked = 0;
+  size_t n_nothing_found = 0;                        // of these: not run
+  size_t n_with_evidence = 0, n_evidence_found = 0;  // that name where the answer stands; all of it was retrieved
+  RetrievalSummary& operator+=(const RetrievalSummary& other);
+};
+
 struct SetSummary {
   std::string set;  // "" of all sets together
   size_t n_items = 0;
   size_t n_scored = 0, n_summaries = 0;  // items with references; of these, those whose score is ROUGE-L
-  double tokens_mean = 0;                // of the prompts
+  size_t n_judged = 0;                   // items whose answer is right or not: docqa
+  std::optional<RetrievalSummary> retrieval;
+  double tokens_mean = 0;  // of the prompts
   std::vector<SettingSummary> settings;
 };
 

@@ -7,47 +7,28 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "eval/collection_prompts.h"
 #include "eval/dataset.h"
 #include "eval/eval_prompts.h"
+#include "eval/own_questions.h"
 #include "eval/text_score.h"
+#include "eval/trial_key.h"
 #include "session/gate.h"
 
 namespace cento {
 namespace {
 
-// Raised when the meaning of a journal's figures changes.
-constexpr const char* kJournalVersion = "trial 1";
 constexpr const char* kDataHint = "see `man cento-eval` for the fields of a line";
-
-// Everything but the prompt that a trial's figures depend on.
-void add_setting(Hasher& h, const TrialSetting& s, const EvalOptions& o) {
-  h.add_text(s.name).add_u64(static_cast<uint64_t>(s.kind)).add_u64(s.stand_in ? 1 : 0);
-  if (s.exact_first) h.add_u64(1);
-  const BlendSettings& b = s.blend;
-  const auto real = [&h](double x) { h.add_text(std::to_string(x)); };  // the name has all digits
-  h.add_u64(static_cast<uint64_t>(b.policy)).add_u64(b.check_layer).add_u64(b.smooth).add_u64(b.head_rows);
-  h.add_u64(b.seed).add_u64(static_cast<uint64_t>(b.repair)).add_u64(b.ratio ? 1 : 0);
-  real(b.ratio.value_or(0));
-  real(b.probe_depth);
-  for (const double r : b.layer_ratios) real(r);
-  h.add_u64(o.answer_tokens).add_u64(o.own_answer_tokens).add_u64(o.attention ? 1 : 0);
-}
-
-Hash prompt_key(LoadedModel& model, const TrialPrompt& prompt, bool contexts) {
-  Hasher h(kJournalVersion);
-  h.add_hash(model.fingerprint()).add_hash(model.layout()).add_text(model.ops().name);
-  h.add_u64(model.precision() == Precision::kF32 ? 1 : 0);
-  h.add_i32s(prompt.prefix).add_i32s(prompt.question).add_u64(prompt.chunks.size());
-  for (const auto& c : prompt.chunks) h.add_i32s(c);
-  if (contexts)
-    for (const auto& c : prompt.contexts) h.add_i32s(c);
-  h.add_u64(prompt.answer ? 1 : 0);
-  if (prompt.answer) h.add_i32s(*prompt.answer);
-  return h.finish();
-}
+constexpr const char* kIndexHint = "run `cento index FOLDER` first, or name a collection with --collection";
 
 TrialScores score(const EvalItem& item, const std::string& answer) {
   TrialScores s;
+  s.answered = true;
+  if (item.kind == EvalKind::kDocqa) {
+    const auto& groups = item.turns.front().answer_groups;
+    s.judged = true;
+    s.right = groups.empty() ? says_not_in_documents(answer) : holds_answer_groups(answer, groups);
+  }
   if (item.references.empty()) return s;
   s.scored = true;
   s.summary = item.kind == EvalKind::kSumm;
@@ -75,8 +56,10 @@ class Evaluation {
   }
 
   EvalReport run() {
+    make_own_questions();
     count_items();
     if (const GateResult g = run_gate(engine_); !g.passed) throw Error{Code::kInput, "not evaluated: " + g.why};
+    own_set();
     for (const std::string& path : options_.data) {
       if (stopped()) break;
       one_set(path);
@@ -89,6 +72,39 @@ class Evaluation {
   bool stopped() {
     if (hooks_.stop && hooks_.stop()) report_.stopped = true;
     return report_.stopped;
+  }
+
+  // Looked for once, when it is first needed. nullptr: there is no store, or no such collection in it.
+  CollectionPrompts* collection() {
+    if (collection_sought_) return collection_.get();
+    collection_sought_ = true;
+    DocStore* docs = hooks_.documents ? hooks_.documents() : nullptr;
+    if (docs != nullptr && docs->find_collection(options_.collection))
+      collection_ =
+          std::make_unique<CollectionPrompts>(model_, *docs, options_.collection, options_.top_k, options_.system);
+    return collection_.get();
+  }
+
+  std::string no_collection() const {
+    return "asks about documents, and there is no collection named '" + options_.collection + "'";
+  }
+
+  void make_own_questions() {
+    if (options_.own_documents == 0) return;
+    CollectionPrompts* own = collection();
+    if (own == nullptr)
+      throw Error{Code::kInput, "no collection named '" + options_.collection + "'",
+                  "--collection " + options_.collection, kIndexHint};
+    own_ = own_questions(own->docs(), own->collection_id(), {options_.own_documents, options_.seed, hooks_.stop});
+    if (stopped()) return;
+    if (own_.empty())
+      throw Error{Code::kInput, "too little text to make questions of in collection '" + options_.collection + "'",
+                  own->docs().catalogue().db().path(),
+                  "index documents with whole sentences of eight words or more: `cento index FOLDER`"};
+    if (own_.size() < options_.own_documents)
+      skip(report_.skipped, kOwnDocumentsSet,
+           "text for " + std::to_string(own_.size()) + " of " + std::to_string(options_.own_documents) + " questions");
+    total_ += own_.size() * settings_.size();
   }
 
   // Reads every file once, so that a mistake in the last one is told before hours of work, and the time left is known.
@@ -106,9 +122,12 @@ class Evaluation {
 
   using Skipped = std::vector<std::pair<std::string, std::string>>;  // where, reason
 
-  static Error no_item(const std::string& path, const Skipped& skipped) {
+  Error no_item(const std::string& path, const Skipped& skipped) const {
     if (skipped.empty()) return {Code::kInput, "no item to run", path, kDataHint};
-    return {Code::kInput, "no item to run: " + skipped.front().second, skipped.front().first, kDataHint};
+    const auto& [where, reason] = skipped.front();
+    const bool unindexed = reason.starts_with(no_collection());
+    return {Code::kInput, "no item to run: " + (unindexed ? no_collection() : reason), where,
+            unindexed ? kIndexHint : kDataHint};
   }
 
   static void skip(Skipped& skipped, const std::string& where, const std::string& reason) {
@@ -119,7 +138,8 @@ class Evaluation {
     }
   }
 
-  // The next line that is an item with passages; nullopt behind the last, and when stopped.
+  // The next line that is an item whose passages are in it or can be retrieved; nullopt behind the last, and when
+  // stopped.
   std::optional<EvalItem> next_item(DatasetReader& reader, Skipped& skipped) {
     while (!stopped()) {
       auto next = reader.next();
@@ -128,11 +148,21 @@ class Evaluation {
         continue;
       }
       if (!next.value()) return std::nullopt;
-      if (!next.value()->chunks.empty()) return std::move(*next.value());
-      skip(skipped, reader.set() + ": " + next.value()->id, "has no passages");
+      if (next.value()->kind != EvalKind::kDocqa || collection() != nullptr) return std::move(*next.value());
+      skip(skipped, reader.set() + ": " + next.value()->id, no_collection() + ": " + kIndexHint);
     }
     return std::nullopt;
   }
+
+  // Records of an item, one for each setting; owned here, since a journal may be absent.
+  struct Item {
+    std::vector<TrialRecord> records;
+  };
+  struct Set {
+    std::string name;
+    std::vector<Item> items;
+    std::optional<RetrievalSummary> retrieval;
+  };
 
   void one_set(const std::string& path) {
     const EvalPrompts prompts(model_, draw_stand_ins(path, options_.seed), options_.system);
@@ -143,19 +173,58 @@ class Evaluation {
       auto item = next_item(reader, report_.skipped);
       if (!item) break;
       if (options_.shuffle) shuffle_chunks(*item, options_.seed);
-      if (!one_item(*item, prompts.prompt(*item), set)) break;
+      const bool done =
+          item->kind == EvalKind::kDocqa ? retrieved_item(*item, set) : one_item(*item, prompts.prompt(*item), set);
+      if (!done) break;
     }
     sets_.push_back(std::move(set));
   }
 
-  // Records of an item, one for each setting; owned here, since a journal may be absent.
-  struct Item {
-    std::vector<TrialRecord> records;
-  };
-  struct Set {
-    std::string name;
-    std::vector<Item> items;
-  };
+  void own_set() {
+    if (own_.empty() || stopped()) return;
+    Set set;
+    set.name = kOwnDocumentsSet;
+    for (const EvalItem& item : own_) {
+      if (stopped() || !retrieved_item(item, set)) break;
+    }
+    report_.own_documents = !set.items.empty();
+    sets_.push_back(std::move(set));
+  }
+
+  // An item whose passages the retriever finds. False: stopped.
+  bool retrieved_item(const EvalItem& item, Set& set) {
+    const std::string where = item.set + ": " + item.id;
+    auto found = collection()->prompt(item.question, item.search.empty() ? item.question : item.search);
+    RetrievalSummary counts;
+    counts.n_asked = 1;
+    const EvalTurn& turn = item.turns.front();
+    counts.n_with_evidence = turn.evidence.empty() ? 0 : 1;
+    if (!found.ok()) {
+      counts.n_nothing_found = 1;
+      skip(report_.skipped, where, "retrieval finds nothing: " + found.error().message());
+      done_ += settings_.size();
+    } else {
+      counts.n_evidence_found = counts.n_with_evidence > 0 && holds_evidence(found->passages, turn.evidence) ? 1 : 0;
+      if (options_.shuffle) shuffle(item, found->prompt);
+      if (!one_item(item, found->prompt, set)) return false;
+    }
+    if (item.turns.size() > 1)
+      skip(report_.skipped, where,
+           "turns behind the first need a conversation: " + std::to_string(item.turns.size() - 1) + " left out");
+    if (!set.retrieval) set.retrieval.emplace();
+    *set.retrieval += counts;
+    return true;
+  }
+
+  void shuffle(const EvalItem& item, TrialPrompt& prompt) const {
+    std::vector<std::vector<int32_t>> chunks, contexts;
+    for (const size_t i : shuffled_order(item, prompt.chunks.size(), options_.seed)) {
+      chunks.push_back(std::move(prompt.chunks[i]));
+      contexts.push_back(std::move(prompt.contexts[i]));
+    }
+    prompt.chunks = std::move(chunks);
+    prompt.contexts = std::move(contexts);
+  }
 
   // Tokens of the longest sequence that an item's trials put into the model, answers included.
   size_t tokens_needed(const TrialPrompt& prompt) const {
@@ -187,10 +256,7 @@ class Evaluation {
     Item result;
     for (const TrialSetting& setting : settings_) {
       if (stopped()) return false;
-      Hasher h(kJournalVersion);
-      h.add_hash(key_of_prompt);
-      add_setting(h, setting, options_);
-      const Hash key = h.finish();
+      const Hash key = trial_key(key_of_prompt, setting, options_);
       if (const TrialRecord* known = known_trial(key)) {
         result.records.push_back(*known);
         describe(item, result.records.back());
@@ -217,9 +283,7 @@ class Evaluation {
   }
 
   bool prepare(Trial& trial, const EvalItem& item, const TrialPrompt& prompt) {
-    Hasher h("full prefill");
-    h.add_hash(prompt_key(model_, prompt, false)).add_u64(options_.answer_tokens).add_u64(options_.own_answer_tokens);
-    const Hash key = h.finish();
+    const Hash key = reference_key(model_, prompt, options_);
     std::optional<TrialReference> known;
     if (cache_) known = cache_->find(key, model_.config().vocab);
     if (!trial.prepare(known ? &*known : nullptr)) {
@@ -269,9 +333,16 @@ class Evaluation {
       }
       if (by_item.empty()) continue;
       report_.sets.push_back(summarise(set.name, settings_, by_item, options_.seed));
+      report_.sets.back().retrieval = set.retrieval;
       all.insert(all.end(), by_item.begin(), by_item.end());
     }
-    if (report_.sets.size() > 1) report_.pooled = summarise("", settings_, all, options_.seed);
+    if (report_.sets.size() < 2) return;
+    report_.pooled = summarise("", settings_, all, options_.seed);
+    for (const SetSummary& set : report_.sets) {
+      if (!set.retrieval) continue;
+      if (!report_.pooled->retrieval) report_.pooled->retrieval.emplace();
+      *report_.pooled->retrieval += *set.retrieval;
+    }
   }
 
   LoadedModel& model_;
@@ -281,6 +352,9 @@ class Evaluation {
   const std::vector<TrialSetting> settings_;
   std::unique_ptr<Journal> journal_;
   std::optional<ReferenceCache> cache_;
+  std::unique_ptr<CollectionPrompts> collection_;
+  bool collection_sought_ = false;
+  std::vector<EvalItem> own_;
   std::vector<Set> sets_;
   size_t total_ = 0, done_ = 0;
   EvalReport report_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "docs/doc_store.h"
 #include "engine/loaded_model.h"
 #include "eval/eval_summary.h"
 #include "eval/trial.h"
@@ -22,6 +23,9 @@ struct EvalOptions {
   bool shuffle = false;                // the chunks of each item
   uint64_t seed = 1;                   // of shuffles, stand-ins and intervals
   std::string system;                  // text for items without one; empty: the default
+  std::string collection = "default";  // that docqa items are about, and own questions are made of
+  size_t top_k = 5;                    // passages that are retrieved for each of these
+  size_t own_documents = 0;            // questions made of the collection itself (own_questions.h); 0: none
   size_t answer_tokens = 24;           // teacher-forced at most
   size_t own_answer_tokens = 32;       // of each setting's own answer, for scores; 0: none
   bool attention = false;              // measure the attention's shift by layer
@@ -32,6 +36,7 @@ struct EvalReport {
   static constexpr size_t kSkippedMax = 1000;  // a file of garbage must not fill the memory; one more entry counts on
 
   std::vector<SetSummary> sets;
+  bool own_documents = false;                                // the first of them is of questions made of the collection
   std::optional<SetSummary> pooled;                          // where there is more than one set
   std::vector<std::pair<std::string, std::string>> skipped;  // "file:line" or item, reason; the first kSkippedMax
   size_t measured = 0, known = 0;                            // trials run now, and taken from the journal
@@ -39,6 +44,9 @@ struct EvalReport {
 };
 
 struct EvalHooks {
+  // The store that holds the collection, opened when it is first needed; it outlives the evaluation. Empty, or
+  // nullptr: there is none.
+  std::function<DocStore*()> documents;
   std::function<void(size_t done, size_t total, const std::string& what)> progress;  // trials
   std::function<bool()> stop;
   // Logits [rows, V] of a trial; full prefill's too.
@@ -47,7 +55,8 @@ struct EvalHooks {
       logits;
 };
 
-// Throws Error(kInput) for a file that cannot be read or has no item; what is wrong with single lines is in `skipped`.
+// Throws Error(kInput) for a file that cannot be read or has no item, and for a collection that is not there or has too
+// little text where own questions are wanted; what is wrong with single items is in `skipped`.
 EvalReport evaluate(LoadedModel& model, const EvalOptions& options, const EvalHooks& hooks);
 
 }  // namespace cento

@@ -90,6 +90,7 @@ std::string journal_line(const TrialRecord& r) {
   if (r.scores.scored)
     j["scores"] = {
         {"f1", r.scores.f1}, {"exact", r.scores.exact}, {"rouge_l", r.scores.rouge_l}, {"summary", r.scores.summary}};
+  if (r.scores.judged) j["right"] = r.scores.right;
   return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -124,9 +125,14 @@ Result<TrialRecord> parse_journal_line(const std::string& line) {
     }
     if (j.contains("scores")) {
       const Json& s = j.at("scores");
-      r.scores = {true, truth_of(s.at("summary")), real_of(s.at("f1")), real_of(s.at("exact")),
-                  real_of(s.at("rouge_l"))};
+      r.scores.scored = true;
+      r.scores.summary = truth_of(s.at("summary"));
+      r.scores.f1 = real_of(s.at("f1"));
+      r.scores.exact = real_of(s.at("exact"));
+      r.scores.rouge_l = real_of(s.at("rouge_l"));
     }
+    r.scores.judged = j.contains("right");
+    if (r.scores.judged) r.scores.right = truth_of(j.at("right"));
     return r;
   } catch (const Damaged&) {
     return damaged();

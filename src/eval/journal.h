@@ -18,6 +18,9 @@ struct TrialScores {
   bool scored = false;   // there are references
   bool summary = false;  // ROUGE-L counts, else F1
   double f1 = 0, exact = 0, rouge_l = 0;
+  bool judged = false;  // docqa: the answer is right or it is not
+  bool right = false;
+  bool answered = false;  // an own answer was made, if perhaps an empty one
   double score() const { return summary ? rouge_l : f1; }
 };
 
@@ -25,8 +28,8 @@ struct TrialRecord {
   Hash key;  // of everything that the figures depend on
   std::string set, item, setting;
   TrialOutcome outcome;  // without logits
-  TrialScores scores;
-  std::string answer;  // this setting's own
+  TrialScores scores;    // follow from the answer and the item: made anew by every run
+  std::string answer;    // this setting's own
 };
 
 // With its line end. What is not finite becomes NaN, what is no UTF-8 U+FFFD.

@@ -3,14 +3,12 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/clock.h"
-#include "base/rng.h"
-#include "blend/stand_in.h"
 #include "engine/engine.h"
 #include "session/answer.h"
 #include "session/chunk_kv.h"
+#include "session/collection_contexts.h"
 #include "session/gate.h"
 #include "session/identify.h"
 #include "session/prompt_layout.h"
@@ -18,29 +16,6 @@
 
 namespace cento {
 namespace {
-
-// Passages are pinned until they hold this many tokens more than a stand-in context needs, so that leaving out the
-// chunk itself still leaves enough.
-constexpr size_t kPinnedSpare = 1024;
-constexpr uint64_t kStandInSeed = 20250;  // any fixed number: the draw is the same on every run
-
-std::vector<int64_t> draw_stand_ins(DocStore& docs, const std::vector<DocStore::ChunkInOrder>& order,
-                                    const PromptLayout& layout) {
-  std::vector<int64_t> ids;
-  for (const auto& c : order) ids.push_back(c.chunk_id);
-  Rng rng(kStandInSeed);
-  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
-  std::vector<int64_t> drawn;
-  size_t tokens = 0;
-  for (const int64_t id : ids) {
-    if (tokens >= kStandInTokens + kPinnedSpare) break;
-    const auto chunk = docs.chunk(id);
-    if (!chunk) continue;
-    tokens += layout.chunk(chunk->prompt_text()).size();
-    drawn.push_back(id);
-  }
-  return drawn;
-}
 
 class Precompute {
  public:
@@ -64,15 +39,15 @@ class Precompute {
     report_.model = engine_.model().name();
     identify(engine_.model(), &store_.catalogue());
     speed_ = read_speed(engine_, &store_.catalogue());
-    order_ = docs_.chunks_in_order(collection_id_);
+    contexts_.emplace(docs_, collection_id_, layout_);
     if (!options_.dry_run) {
       if (const GateResult g = gate(engine_, &store_.catalogue()); !g.passed) {
         throw Error{Code::kInput, "KV of this model is not stored: " + g.why, engine_.model().file().file().path(),
                     "query works without stored KV"};
       }
     }
-    if (options_.context == ContextKind::kStandIn) pin_passages();
-    if (!options_.dry_run && !order_.empty()) store_prefix();
+    if (options_.context == ContextKind::kStandIn) contexts_->choose_passages(!options_.dry_run);
+    if (!options_.dry_run && !contexts_->order().empty()) store_prefix();
     const std::vector<DocStore::ChunkInOrder> wanted = wanted_chunks();
     report_.wanted = wanted.size();
     size_t done = 0;
@@ -90,9 +65,9 @@ class Precompute {
 
  private:
   std::vector<DocStore::ChunkInOrder> wanted_chunks() {
-    if (options_.only_glob.empty()) return order_;
+    if (options_.only_glob.empty()) return contexts_->order();
     std::vector<DocStore::ChunkInOrder> wanted;
-    for (const auto& c : order_) {
+    for (const auto& c : contexts_->order()) {
       const std::vector<ChunkPlace> places = docs_.places(collection_id_, c.chunk_id);
       const bool fits = std::any_of(places.begin(), places.end(), [&](const ChunkPlace& p) {
         return ::fnmatch(options_.only_glob.c_str(), p.path.c_str(), 0) == 0 ||
@@ -101,40 +76,6 @@ class Precompute {
       if (fits) wanted.push_back(c);
     }
     return wanted;
-  }
-
-  // The passages in front of every chunk are drawn once and pinned: changing them would make every stored KV stale.
-  void pin_passages() {
-    std::vector<int64_t> pinned = docs_.stand_ins(collection_id_);
-    size_t tokens = 0;
-    for (const int64_t id : pinned) tokens += ids_of(id).size();
-    if (tokens < kStandInTokens) {
-      pinned = draw_stand_ins(docs_, order_, layout_);
-      if (!options_.dry_run) docs_.set_stand_ins(collection_id_, pinned);
-    }
-    pinned_ = pinned;
-  }
-
-  const std::vector<int32_t>& ids_of(int64_t chunk_id) {
-    const auto found = ids_.find(chunk_id);
-    if (found != ids_.end()) return found->second;
-    const auto chunk = docs_.chunk(chunk_id);
-    return ids_[chunk_id] = chunk ? layout_.chunk(chunk->prompt_text()) : std::vector<int32_t>{};
-  }
-
-  std::vector<int32_t> context_of(const DocStore::ChunkInOrder& place) {
-    std::vector<std::vector<int32_t>> preceding;
-    std::vector<ChunkRow> before = docs_.preceding(place.source_id, place.seq, 16);
-    std::reverse(before.begin(), before.end());  // nearest came first
-    for (const ChunkRow& row : before) {
-      if (row.id == place.chunk_id) continue;  // the same text twice in one document
-      preceding.push_back(ids_of(row.id));
-    }
-    std::vector<std::vector<int32_t>> passages;
-    for (const int64_t id : pinned_) {
-      if (id != place.chunk_id) passages.push_back(ids_of(id));
-    }
-    return stand_in_context(preceding, passages);
   }
 
   void store_prefix() {
@@ -148,12 +89,12 @@ class Precompute {
   void one(const DocStore::ChunkInOrder& place) {
     const auto chunk = docs_.chunk(place.chunk_id);
     if (!chunk) return;  // gone since the list was made
-    const std::vector<int32_t> ids = ids_of(place.chunk_id);
+    const std::vector<int32_t>& ids = contexts_->ids_of(place.chunk_id);
     const std::vector<int32_t>& prefix = layout_.prefix();
     std::vector<int32_t> context = prefix;
     KvKind kind = KvKind::kChunkPrefix;
     if (options_.context == ContextKind::kStandIn) {
-      const std::vector<int32_t> stand_in = context_of(place);
+      const std::vector<int32_t> stand_in = contexts_->context_of(place);
       if (!stand_in.empty()) kind = KvKind::kChunkStandIn;
       context.insert(context.end(), stand_in.begin(), stand_in.end());
     }
@@ -235,9 +176,7 @@ class Precompute {
   const PrecomputeHooks& hooks_;
   PromptLayout layout_;
   int64_t collection_id_ = 0;
-  std::vector<DocStore::ChunkInOrder> order_;
-  std::vector<int64_t> pinned_;
-  std::unordered_map<int64_t, std::vector<int32_t>> ids_;  // token ids of chunks seen
+  std::optional<CollectionContexts> contexts_;
   std::optional<double> bytes_per_token_;
   SpeedRecord speed_;
   PrecomputeReport report_;

@@ -55,6 +55,43 @@ TEST_CASE("options: common flags stand before or after the subcommand", "[app]")
   }
 }
 
+TEST_CASE("options: eval takes files, questions of its own, or both", "[app]") {
+  const World w;
+  const auto eval = [&](const std::string& line) { return w.command<EvalCommand>(words(line)); };
+  using Names = std::vector<std::string>;
+  using Ratios = std::vector<double>;
+  EvalCommand c = eval("eval a.jsonl b.jsonl --collection c --top-k 7");
+  CHECK((c.eval.own_documents == 0 && c.eval.data == Names{"a.jsonl", "b.jsonl"}));
+  CHECK((c.eval.collection == "c" && c.eval.top_k == 7));
+  CHECK((c.policies == Names{"query", "dev-kv"} && c.ratios == Ratios{0.05, 0.15}));
+  for (const char* line : {"eval --on-my-documents", "eval --on-my-documents=30", "eval --on-my-documents 30",
+                           "eval --on-my-documents --seed 1"}) {
+    CAPTURE(line);
+    c = eval(line);
+    CHECK((c.eval.own_documents == 30 && c.eval.data.empty() && c.eval.collection == "default"));
+    CHECK((c.policies == Names{"query"} && c.ratios == Ratios{kDefaultRatio}));
+  }
+  c = eval("eval a.jsonl --on-my-documents 4 --policy dev-kv");
+  CHECK((c.eval.own_documents == 4 && c.eval.data == Names{"a.jsonl"}));
+  CHECK((c.policies == Names{"dev-kv"} && c.ratios == Ratios{kDefaultRatio}));
+  CHECK(eval("eval --on-my-documents --ratio .1").ratios == Ratios{0.1});
+  World with_file = w;
+  with_file.variables["CENTO_CONFIG"] = "/c.toml";
+  with_file.files["/c.toml"] = "[eval]\non-my-documents = true\nratio = \"0.2\"\n";
+  c = with_file.command<EvalCommand>({"eval"});
+  CHECK((c.eval.own_documents == 30 && c.ratios == Ratios{0.2} && c.policies == Names{"query"}));
+  with_file.files["/c.toml"] = "[eval]\non-my-documents = 5\n";
+  CHECK(with_file.command<EvalCommand>({"eval"}).eval.own_documents == 5);
+  with_file.files["/c.toml"] = "[eval]\non-my-documents = false\n";
+  CHECK_THROWS_AS(with_file.command<EvalCommand>({"eval"}), Error);
+  for (const char* line :
+       {"eval", "eval --on-my-documents 0", "eval --on-my-documents -1", "eval --on-my-documents x",
+        "eval --on-my-documents 10001", "eval --on-my-documents --own-answer-tokens 0", "eval a --top-k 0"}) {
+    CAPTURE(line);
+    CHECK_THROWS_AS(eval(line), Error);
+  }
+}
+
 TEST_CASE("options: index", "[app]") {
   const World w;
   auto args = words(

@@ -5,6 +5,8 @@
 #include <deque>
 #include <set>
 
+#include "eval/agreement.h"
+
 namespace cento::test {
 namespace {
 
@@ -258,6 +260,56 @@ TEST_CASE("settings: no two have one name, and every name can be part of a file'
   TrialSetting gradual = blended(PolicyKind::kDevKv, false);
   gradual.blend.layer_ratios = gradual_ratios(0.15, 1, 30);
   CHECK(setting_name(gradual) == "dev-kv r=0.225..0.075 prefix");  // not 0.22499999999999998
+}
+
+TEST_CASE("eval summary: answers are right or wrong, and full prefill's or others; unjudged items do not count",
+          "[eval]") {
+  Records r = two_items();
+  r.add_item("c", {{0}, {2}, {1}, {0.3}, {0.1}, {0.2}});
+  const auto judge = [&](size_t item, size_t setting, bool right, const std::string& answer) {
+    TrialRecord& record = r.at(item, setting);
+    record.scores.judged = record.scores.answered = true;
+    record.scores.right = right;
+    record.answer = answer;
+  };
+  for (size_t s = 0; s < r.settings.size(); ++s) {
+    judge(0, s, true, "31 March");
+    judge(1, s, s == 0, s == 0 ? "12" : "13");  // full prefill alone is right
+    r.at(2, s).answer = "not judged";
+    r.at(2, s).scores.answered = true;
+  }
+  judge(0, 4, true, "on 31 March");
+  const SetSummary set = r.summary();
+  CHECK((set.n_judged == 2 && set.n_scored == 0));
+  const SettingSummary &full = named(set, "full"), &query = named(set, "query r=0.15 stand-in");
+  CHECK((full.n_right == 2 && full.right->value == 1 && full.right_change->value == 0));
+  CHECK((full.n_same_answer == 3 && full.same_answer->value == 1));
+  CHECK((query.n_right == 1 && query.right->value == 0.5 && query.right_change->value == -0.5));
+  CHECK((query.n_same_answer == 1 && query.same_answer->value == Approx(1.0 / 3)));
+  CHECK(named(set, "none stand-in").n_same_answer == 2);
+
+  const auto a = agreement_of(set);
+  REQUIRE(a);
+  CHECK((a->setting == "query r=0.15 stand-in" && a->n_items == 3 && a->n_same == 1));
+  CHECK((a->n_right == 1 && a->n_right_full == 2 && a->kl_max == 0.3 && a->kl_mean == query.kl.value));
+  CHECK(agreement_text(*a) == "on your documents blended answers agree with full prefill in 1 of 3");
+
+  const SetSummary unanswered = two_items().summary();
+  CHECK(unanswered.n_judged == 0);
+  CHECK_FALSE(named(unanswered, "full").right);
+  CHECK_FALSE(named(unanswered, "full").same_answer);
+  CHECK_FALSE(agreement_of(unanswered));
+  CHECK_FALSE(agreement_of(SetSummary{}));
+}
+
+TEST_CASE("eval summary: of plain reuse alone the agreement is plain reuse's", "[eval]") {
+  Records r;
+  r.settings = standing_settings({});
+  r.add_item("a", {{0}, {2}, {1}});
+  for (size_t s = 0; s < 3; ++s) r.at(0, s).scores.answered = true;
+  const auto a = agreement_of(r.summary());
+  REQUIRE(a);
+  CHECK(a->setting == "none stand-in");
 }
 
 }  // namespace

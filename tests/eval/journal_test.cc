@@ -59,6 +59,7 @@ void check_same(const TrialRecord& a, const TrialRecord& b) {
     CHECK((x.moved == y.moved && x.shift == y.shift && x.open == y.open));
   }
   CHECK((a.scores.scored == b.scores.scored && a.scores.summary == b.scores.summary));
+  CHECK((a.scores.judged == b.scores.judged && a.scores.right == b.scores.right));
   CHECK((a.scores.f1 == b.scores.f1 && a.scores.exact == b.scores.exact && a.scores.rouge_l == b.scores.rouge_l));
 }
 
@@ -75,6 +76,11 @@ TEST_CASE("journal: a line holds all of a record", "[eval]") {
   TrialRecord r = sample();
   check_same(read_back(r), r);
   r.scores = {true, true, 0, 0, 1};
+  check_same(read_back(r), r);
+  r.scores.judged = r.scores.right = true;
+  check_same(read_back(r), r);
+  r.scores = {};
+  r.scores.judged = true;
   check_same(read_back(r), r);
   r.scores = {};
   r.answer.clear();
