@@ -52,9 +52,8 @@ Json cache_json(const CacheReport& c) {
   }
   out["bytes_loaded"] = c.bytes_loaded;
   if (c.guard) {
-    out["guard"] = {{"chance", rounded(c.guard->chance, 4)},
-                    {"limit", rounded(c.guard->limit, 4)},
-                    {"action", c.guard->action}};
+    out["guard"] = {
+        {"chance", rounded(c.guard->chance, 4)}, {"limit", rounded(c.guard->limit, 4)}, {"action", c.guard->action}};
   }
   return out;
 }
