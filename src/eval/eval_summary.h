@@ -33,9 +33,10 @@ struct SettingSummary {
   double zero_f1 = 0;                          // share of scored items with F1 0
   std::string worst_item;                      // with the largest mean KL
   double worst_kl = 0;
-  std::vector<double> attention_shift;  // [layers] means; empty if not measured
-  std::vector<double> kl_by_row;        // means over items: the prompt's last row, then answer rows
-  std::vector<double> item_kl;          // [items] means, in the order of the data
+  std::vector<double> attention_shift;        // [layers] means; empty if not measured
+  std::optional<DeviationProfile> deviation;  // means over the items that have a figure; of plain reuse, if measured
+  std::vector<double> kl_by_row;              // means over items: the prompt's last row, then answer rows
+  std::vector<double> item_kl;                // [items] means, in the order of the data
 };
 
 struct SetSummary {

@@ -31,6 +31,7 @@ void add_setting(Hasher& h, const TrialSetting& s, const EvalOptions& o) {
   real(b.probe_depth);
   for (const double r : b.layer_ratios) real(r);
   h.add_u64(o.answer_tokens).add_u64(o.own_answer_tokens).add_u64(o.attention ? 1 : 0);
+  if (o.deviation && is_plain_reuse(s)) h.add_text("deviation");  // other settings do not have it
 }
 
 Hash prompt_key(LoadedModel& model, const TrialPrompt& prompt, bool contexts) {
@@ -179,6 +180,7 @@ class Evaluation {
     trial_options.answer_tokens = options_.answer_tokens;
     trial_options.own_answer_tokens = options_.own_answer_tokens;
     trial_options.want_attention = options_.attention;
+    trial_options.want_deviation = options_.deviation;
     trial_options.want_logits = static_cast<bool>(hooks_.logits);
     trial_options.stop = hooks_.stop;
     Trial trial(engine_, prompt, trial_options);

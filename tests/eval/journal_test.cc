@@ -32,6 +32,7 @@ TrialRecord sample(const std::string& name = "first") {
   r.outcome.nll = 1.0 / 3;
   r.outcome.nll_full = -0.0;
   r.outcome.attention_shift = {0.5, 0.25};
+  r.outcome.deviation = DeviationProfile{std::vector<double>(kTopRows.size(), 0.1), {NAN, 0.75}, {NAN, -0.5}};
   r.scores = {true, false, 2.0 / 3, 1, 0.125};
   r.answer = "Déjà vu — 深い \\ \" \n";
   return r;
@@ -51,6 +52,12 @@ void check_same(const TrialRecord& a, const TrialRecord& b) {
   CHECK(a.outcome.same_top == b.outcome.same_top);
   CHECK((same_number(a.outcome.nll, b.outcome.nll) && same_number(a.outcome.nll_full, b.outcome.nll_full)));
   CHECK(same_numbers(a.outcome.attention_shift, b.outcome.attention_shift));
+  REQUIRE(a.outcome.deviation.has_value() == b.outcome.deviation.has_value());
+  if (a.outcome.deviation) {
+    CHECK(same_numbers(a.outcome.deviation->top_share, b.outcome.deviation->top_share));
+    CHECK(same_numbers(a.outcome.deviation->next_layer, b.outcome.deviation->next_layer));
+    CHECK(same_numbers(a.outcome.deviation->last_layer, b.outcome.deviation->last_layer));
+  }
   CHECK((a.scores.scored == b.scores.scored && a.scores.summary == b.scores.summary));
   CHECK((a.scores.f1 == b.scores.f1 && a.scores.exact == b.scores.exact && a.scores.rouge_l == b.scores.rouge_l));
 }
@@ -72,6 +79,9 @@ TEST_CASE("journal: a line holds all of a record", "[eval]") {
   r.scores = {};
   r.answer.clear();
   r.outcome.attention_shift.clear();
+  r.outcome.deviation->top_share.clear();  // there was nothing to be shared
+  check_same(read_back(r), r);
+  r.outcome.deviation.reset();
   check_same(read_back(r), r);
   r.outcome.kl = {NAN, 0.5};
   r.outcome.same_top = {0, 1};
@@ -103,7 +113,7 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
   const Json good = Json::parse(journal_line(sample()));
   REQUIRE(parse_journal_line(good.dump()).ok());
   for (const auto& [name, value] : good.items()) {
-    if (name == "scores") continue;  // may be missing
+    if (name == "scores" || name == "deviation") continue;  // may be missing
     Json j = good;
     j.erase(name);
     CAPTURE(name);
@@ -142,6 +152,10 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
        {"1", "null", "[]", "{}", R"({"f1":1,"exact":1,"rouge_l":1})", R"({"f1":1,"exact":1,"rouge_l":1,"summary":1})",
         R"({"f1":null,"exact":1,"rouge_l":1,"summary":true})", R"({"f1":1,"exact":"1","rouge_l":1,"summary":true})"})
     refused("scores", value);
+  for (const char* value :
+       {"1", "null", "[]", "{}", R"({"top":[],"next":[1]})", R"({"top":[0.5],"next":[1],"last":[1]})",
+        R"({"top":[],"next":[1],"last":[1,1]})", R"({"top":[],"next":["1"],"last":[1]})"})
+    refused("deviation", value);
   for (const char* line : {"", "null", "1", "\"x\"", "[]", "{}", "{\"key\"", "\xff\xfe", "// comment"}) {
     CAPTURE(line);
     CHECK_FALSE(parse_journal_line(line).ok());
