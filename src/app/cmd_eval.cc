@@ -59,6 +59,12 @@ Json setting_json(const SettingSummary& s) {
   j["kl_by_row"] = list(s.kl_by_row);
   j["item_kl"] = list(s.item_kl);
   if (!s.attention_shift.empty()) j["attention_shift"] = list(s.attention_shift);
+  if (s.deviation) {
+    j["deviation"] = {{"rows", list({kTopRows.begin(), kTopRows.end()})},
+                      {"top_share", list(s.deviation->top_share)},
+                      {"next_layer", list(s.deviation->next_layer)},
+                      {"last_layer", list(s.deviation->last_layer)}};
+  }
   return j;
 }
 

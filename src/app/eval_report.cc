@@ -111,30 +111,144 @@ ReportTable all_figures(const SetSummary& set) {
 
 constexpr const char* kKlAxis = "mean KL to full prefill, nats";
 
-// One line a family of settings, which differ in their budget.
+// What a setting is called but for its budget.
+std::string family_of(const TrialSetting& setting) {
+  std::string name = setting.name;
+  for (const std::string_view budget : {" r=", " default"}) {
+    const size_t from = name.find(budget);
+    if (from == std::string::npos) continue;
+    name.erase(from, std::min(name.find(' ', from + 1), name.size()) - from);
+    if (!setting.blend.layer_ratios.empty()) name.insert(from, "-gradual");
+    break;
+  }
+  return name;
+}
+
+// One line a family of settings, which differ in their budget; of settings without a point none.
 LineChart over_budgets(const SetSummary& set, LineChart chart,
-                       const std::function<PlotPoint(const SettingSummary&)>& point) {
+                       const std::function<std::optional<PlotPoint>(const SettingSummary&)>& point) {
   for (const SettingSummary& s : set.settings) {
-    if (s.setting.kind != TrialKind::kBlend) continue;
-    const std::string family = std::string(policy_name(s.setting.blend.policy)) +
-                               (s.setting.stand_in ? ", stand-in" : ", prefix") +
-                               (s.setting.blend.repair == Repair::kNone ? "" : ", shift");
+    const auto at = s.setting.kind == TrialKind::kBlend ? point(s) : std::nullopt;
+    if (!at) continue;
+    const std::string family = family_of(s.setting);
     auto found =
         std::find_if(chart.series.begin(), chart.series.end(), [&](const PlotSeries& x) { return x.name == family; });
     if (found == chart.series.end()) found = chart.series.insert(chart.series.end(), {family, {}, true});
-    found->points.push_back(point(s));
+    found->points.push_back(*at);
+  }
+  for (PlotSeries& line : chart.series)
+    std::stable_sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
+  return chart;
+}
+
+// Gradual filtering stands at its mean ratio, plain reuse at 0, where the lines of its stored KV begin.
+LineChart over_ratios(const SetSummary& set) {
+  const auto at = [](const SettingSummary& s, double ratio) {
+    return PlotPoint{ratio, s.kl.value, std::nullopt, range_of(s.kl), s.setting.name};
+  };
+  LineChart chart =
+      over_budgets(set,
+                   {"Quality against the recompute ratio",
+                    "Falling lines: more of the reused rows recomputed bring the answer closer; 0 is plain "
+                    "reuse.",
+                    {"recomputed share of the reused rows, r", false},
+                    {kKlAxis, true},
+                    {}},
+                   [&](const SettingSummary& s) -> std::optional<PlotPoint> {
+                     const BlendSettings& b = s.setting.blend;
+                     if (b.policy == PolicyKind::kNone) return at(s, 0);
+                     if (b.policy == PolicyKind::kAll) return at(s, 1);
+                     if (!b.layer_ratios.empty()) return at(s, (b.layer_ratios.front() + b.layer_ratios.back()) / 2);
+                     return b.ratio ? std::optional(at(s, *b.ratio)) : std::nullopt;
+                   });
+  for (const SettingSummary& floor : set.settings) {
+    if (floor.setting.kind != TrialKind::kBlend || floor.setting.blend.policy != PolicyKind::kNone) continue;
+    const std::string name = family_of(floor.setting), context = name.substr(name.rfind(' '));
+    for (PlotSeries& line : chart.series)
+      if (line.name != name && line.name.ends_with(context)) line.points.insert(line.points.begin(), at(floor, 0));
   }
   return chart;
+}
+
+constexpr size_t kLinesMax = 12;  // more cannot be told apart where they cross
+
+// Of each family the setting with the middle one of its budgets.
+std::vector<const SettingSummary*> one_of_each_family(const std::vector<const SettingSummary*>& all) {
+  std::vector<std::pair<std::string, std::vector<const SettingSummary*>>> families;
+  for (const SettingSummary* s : all) {
+    const std::string name = family_of(s->setting);
+    auto found = std::find_if(families.begin(), families.end(), [&](const auto& f) { return f.first == name; });
+    if (found == families.end()) found = families.insert(families.end(), {name, {}});
+    found->second.push_back(s);
+  }
+  std::vector<const SettingSummary*> out;
+  for (auto& [name, members] : families) {
+    std::stable_sort(members.begin(), members.end(),
+                     [](const auto* a, const auto* b) { return a->charged.value < b->charged.value; });
+    out.push_back(members[members.size() / 2]);
+  }
+  return out;
 }
 
 // One line a setting: values [rows or layers].
 LineChart one_line_each(const SetSummary& set, LineChart chart,
                         const std::function<const std::vector<double>&(const SettingSummary&)>& values) {
+  std::vector<const SettingSummary*> shown;
   for (const SettingSummary& s : set.settings) {
-    if (s.setting.kind != TrialKind::kBlend || values(s).empty()) continue;
-    PlotSeries line{s.setting.name, {}, true};
-    for (const double v : values(s)) line.points.push_back({static_cast<double>(line.points.size()), v, {}, {}, ""});
+    if (s.setting.kind == TrialKind::kBlend && !values(s).empty()) shown.push_back(&s);
+  }
+  if (shown.size() > kLinesMax) {
+    shown = one_of_each_family(shown);
+    chart.title += ", at the middle budget of each";
+  }
+  for (const SettingSummary* s : shown) {
+    PlotSeries line{s->setting.name, {}, true};
+    for (const double v : values(*s)) line.points.push_back({static_cast<double>(line.points.size()), v, {}, {}, ""});
     chart.series.push_back(std::move(line));
+  }
+  return chart;
+}
+
+const char* context_of(const SettingSummary& s) { return s.setting.stand_in ? "stand-in" : "prefix"; }
+
+// Nothing where it was not measured.
+LineChart deviation_by_rank(const SetSummary& set) {
+  LineChart chart{
+      "Deviation by rank",
+      "How much of the stored KV's distance from full prefill's the most deviating rows hold: the steeper the "
+      "start, the fewer rows matter.",
+      {"share of the rows, most deviating first", false},
+      {"share of the deviation", false},
+      {}};
+  for (const SettingSummary& s : set.settings) {
+    if (!s.deviation || s.deviation->top_share.empty()) continue;
+    PlotSeries line{context_of(s), {{0, 0, {}, {}, ""}}, true};
+    for (size_t i = 0; i < kTopRows.size(); ++i)
+      line.points.push_back({kTopRows[i], s.deviation->top_share[i], {}, {}, ""});
+    chart.series.push_back(std::move(line));
+  }
+  if (!chart.series.empty())
+    chart.series.push_back({"if all rows deviated alike", {{0, 0, {}, {}, ""}, {1, 1, {}, {}, ""}}, true});
+  return chart;
+}
+
+LineChart layer_correlation(const SetSummary& set) {
+  LineChart chart{
+      "Deviation from layer to layer",
+      "High lines: rows that deviate at a layer are those that deviate later, so that they can be chosen early.",
+      {"layer", false},
+      {"rank correlation of the rows' deviation", false},
+      {}};
+  for (const SettingSummary& s : set.settings) {
+    if (!s.deviation) continue;
+    const auto add = [&](const char* with, const std::vector<double>& by_layer) {
+      PlotSeries line{std::string(context_of(s)) + with, {}, true};
+      for (size_t l = 0; l < by_layer.size(); ++l)  // at layer 0 no row deviates
+        if (std::isfinite(by_layer[l])) line.points.push_back({static_cast<double>(l), by_layer[l], {}, {}, ""});
+      if (!line.points.empty()) chart.series.push_back(std::move(line));
+    };
+    add(", with the next layer", s.deviation->next_layer);
+    add(", with the last layer", s.deviation->last_layer);
   }
   return chart;
 }
@@ -165,7 +279,7 @@ ReportTable worst_prompts(const SetSummary& set) {
 ReportSection section_of(const SetSummary& set) {
   ReportSection section{heading(set), {all_figures(set)}};
   if (set.retrieval) section.parts.insert(section.parts.begin(), retrieval_text(set));
-  const auto speed = [](const SettingSummary& s) {
+  const auto speed = [](const SettingSummary& s) -> std::optional<PlotPoint> {
     return PlotPoint{s.ttft_ms.value, s.kl.value, range_of(s.ttft_ms), range_of(s.kl), s.setting.name};
   };
   section.parts.push_back(over_budgets(set,
@@ -175,7 +289,7 @@ ReportSection section_of(const SetSummary& set) {
                                         {kKlAxis, true},
                                         {}},
                                        speed));
-  const auto budget = [](const SettingSummary& s) {
+  const auto budget = [](const SettingSummary& s) -> std::optional<PlotPoint> {
     return PlotPoint{s.charged.value, s.kl.value, std::nullopt, range_of(s.kl), s.setting.name};
   };
   section.parts.push_back(over_budgets(set,
@@ -185,6 +299,10 @@ ReportSection section_of(const SetSummary& set) {
                                         {kKlAxis, true},
                                         {}},
                                        budget));
+  const auto add_if_any = [&section](LineChart chart) {
+    if (!chart.series.empty()) section.parts.push_back(std::move(chart));
+  };
+  add_if_any(over_ratios(set));
   section.parts.push_back(mean_and_worst(set));
   section.parts.push_back(
       one_line_each(set,
@@ -194,15 +312,15 @@ ReportSection section_of(const SetSummary& set) {
                      {kKlAxis, true},
                      {}},
                     [](const SettingSummary& s) -> const std::vector<double>& { return s.kl_by_row; }));
-  LineChart attention =
-      one_line_each(set,
-                    {"Attention's output by layer",
-                     "How far what the question's rows attended to moved, relative to full prefill's.",
-                     {"layer", false},
-                     {"relative distance", false},
-                     {}},
-                    [](const SettingSummary& s) -> const std::vector<double>& { return s.attention_shift; });
-  if (!attention.series.empty()) section.parts.push_back(std::move(attention));
+  add_if_any(one_line_each(set,
+                           {"Attention's output by layer",
+                            "How far what the question's rows attended to moved, relative to full prefill's.",
+                            {"layer", false},
+                            {"relative distance", false},
+                            {}},
+                           [](const SettingSummary& s) -> const std::vector<double>& { return s.attention_shift; }));
+  add_if_any(deviation_by_rank(set));
+  add_if_any(layer_correlation(set));
   section.parts.push_back(worst_prompts(set));
   return section;
 }

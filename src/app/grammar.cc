@@ -316,6 +316,8 @@ void Grammar::add_eval(CommandBuilder& program) {
   b.value("--own-answer-tokens", "N", "tokens of each setting's own answer, for F1 and ROUGE-L; 0: no scores", "32",
           to_number(o.own_answer_tokens, 0, 4096));
   b.flag("--attention", "also measure how far the attention's output moves, layer by layer", o.attention);
+  b.flag("--deviation", "also measure how stored KV's distance from full prefill's is spread over rows and layers",
+         o.deviation);
   b.value("--out", "DIR", "write results.json and report.html here, and keep what was measured", "", to_text(o.folder));
   b.value("--logits", "DIR", "write each trial's logits here, float32 [rows, V], as .npy", "",
           to_text(eval.logits_folder));

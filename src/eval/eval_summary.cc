@@ -18,10 +18,6 @@ TrialSetting standing(TrialKind kind, bool stand_in) {
   return s;
 }
 
-bool is_floor(const TrialSetting& s) {
-  return s.kind == TrialKind::kBlend && s.blend.policy == PolicyKind::kNone && !s.exact_first;
-}
-
 // Six digits where they say all, else as many as tell `x` from its neighbours. 1e-12: what a product of a ratio and a
 // factor is off by is below 4 * 2^-53, and ratios that close give the same rows.
 std::string number_text(double x) {
@@ -98,6 +94,7 @@ class Summary {
     add_right(s, sum);
     add_same_answer(s, sum);
     add_attention(s, sum);
+    sum.deviation = mean_deviation(s);
     return sum;
   }
 
@@ -105,7 +102,7 @@ class Summary {
     if (settings_[s].kind != TrialKind::kBlend) return;
     sum.gap_no_context = gap_recovered(sum.item_kl, values(no_context_, mean_kl), bootstrap_);
     for (size_t f = 0; f < settings_.size(); ++f) {
-      if (is_floor(settings_[f]) && settings_[f].stand_in == settings_[s].stand_in)
+      if (is_plain_reuse(settings_[f]) && settings_[f].stand_in == settings_[s].stand_in)
         sum.gap = gap_recovered(sum.item_kl, values(f, mean_kl), bootstrap_);
     }
   }
@@ -187,6 +184,29 @@ class Summary {
       for (size_t l = 0; l < shift.size(); ++l)
         sum.attention_shift[l] += shift[l] / static_cast<double>(by_item_.size());
     }
+  }
+
+  // Of a list that every item's profile has: the mean, index by index, of the figures that are numbers; NaN of none.
+  std::vector<double> mean_list(size_t s, std::vector<double> DeviationProfile::*list) const {
+    std::vector<std::vector<double>> figures;
+    for (const auto& item : by_item_) {
+      if (!item[s]->outcome.deviation) continue;
+      const std::vector<double>& of_item = (*item[s]->outcome.deviation).*list;
+      figures.resize(std::max(figures.size(), of_item.size()));
+      for (size_t i = 0; i < of_item.size(); ++i) {
+        if (!std::isnan(of_item[i])) figures[i].push_back(of_item[i]);
+      }
+    }
+    std::vector<double> out;
+    for (const std::vector<double>& f : figures) out.push_back(mean(f));
+    return out;
+  }
+
+  std::optional<DeviationProfile> mean_deviation(size_t s) const {
+    DeviationProfile out{mean_list(s, &DeviationProfile::top_share), mean_list(s, &DeviationProfile::next_layer),
+                         mean_list(s, &DeviationProfile::last_layer)};
+    if (out.top_share.empty() && out.next_layer.empty()) return std::nullopt;
+    return out;
   }
 
   const std::vector<TrialSetting>& settings_;

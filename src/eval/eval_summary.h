@@ -38,9 +38,10 @@ struct SettingSummary {
   size_t n_same_answer = 0;
   std::string worst_item;  // with the largest mean KL
   double worst_kl = 0;
-  std::vector<double> attention_shift;  // [layers] means; empty if not measured
-  std::vector<double> kl_by_row;        // means over items: the prompt's last row, then answer rows
-  std::vector<double> item_kl;          // [items] means, in the order of the data
+  std::vector<double> attention_shift;        // [layers] means; empty if not measured
+  std::optional<DeviationProfile> deviation;  // means over the items that have a figure; of plain reuse, if measured
+  std::vector<double> kl_by_row;              // means over items: the prompt's last row, then answer rows
+  std::vector<double> item_kl;                // [items] means, in the order of the data
 };
 
 // Of questions whose passages were retrieved.

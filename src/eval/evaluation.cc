@@ -248,6 +248,7 @@ class Evaluation {
     trial_options.answer_tokens = options_.answer_tokens;
     trial_options.own_answer_tokens = options_.own_answer_tokens;
     trial_options.want_attention = options_.attention;
+    trial_options.want_deviation = options_.deviation;
     trial_options.want_logits = static_cast<bool>(hooks_.logits);
     trial_options.stop = hooks_.stop;
     Trial trial(engine_, prompt, trial_options);

@@ -29,6 +29,7 @@ struct EvalOptions {
   size_t answer_tokens = 24;           // teacher-forced at most
   size_t own_answer_tokens = 32;       // of each setting's own answer, for scores; 0: none
   bool attention = false;              // measure the attention's shift by layer
+  bool deviation = false;              // measure how stored KV's distance from full prefill's is spread
   std::string folder;                  // of the journal and full prefill's logits; empty: nothing is kept
 };
 

@@ -52,6 +52,13 @@ std::vector<double> numbers_of(const Json& j) {
   return out;
 }
 
+DeviationProfile deviation_of(const Json& j) {
+  DeviationProfile out{numbers_of(j.at("top")), numbers_of(j.at("next")), numbers_of(j.at("last"))};
+  const bool whole = out.top_share.empty() || out.top_share.size() == kTopRows.size();
+  if (!whole || out.next_layer.size() != out.last_layer.size()) throw Damaged{};
+  return out;
+}
+
 // KEY: magic, rows, answer tokens, own answer tokens, time; then tokens, logits, CRC-32C of all before it.
 struct Head {
   uint32_t magic = kMagic, rows = 0, n_answer = 0, n_own = 0;
@@ -87,6 +94,10 @@ std::string journal_line(const TrialRecord& r) {
                      {"chunk_mass", o.residual->chunk_mass}, {"moved", o.residual->moved},
                      {"shift", o.residual->shift},           {"open", o.residual->open}};
   }
+  if (o.deviation)
+    j["deviation"] = {{"top", numbers(o.deviation->top_share)},
+                      {"next", numbers(o.deviation->next_layer)},
+                      {"last", numbers(o.deviation->last_layer)}};
   if (r.scores.scored)
     j["scores"] = {
         {"f1", r.scores.f1}, {"exact", r.scores.exact}, {"rouge_l", r.scores.rouge_l}, {"summary", r.scores.summary}};
@@ -117,6 +128,7 @@ Result<TrialRecord> parse_journal_line(const std::string& line) {
     o.nll = nll[0];
     o.nll_full = nll[1];
     o.attention_shift = numbers_of(j.at("attention"));
+    if (j.contains("deviation")) o.deviation = deviation_of(j.at("deviation"));
     r.answer = text_of(j.at("answer"));
     if (j.contains("residual")) {
       const Json& x = j.at("residual");

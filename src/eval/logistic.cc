@@ -92,7 +92,8 @@ bool minimise(const Fit& fit, size_t iterations_max, std::vector<double>& w) {
   for (size_t iteration = 0; iteration < iterations_max; ++iteration) {
     std::vector<double> step = newton_step(fit, w);
     if (step.empty()) return false;
-    // What is left behind a step of s is about s * s; far smaller steps are the gradient's rounding and need not shrink.
+    // What is left behind a step of s is about s * s; far smaller steps are the gradient's rounding and need not
+    // shrink.
     if (largest(step) <= 1e-8 * (1 + largest(w))) return true;
     std::vector<double> next(w.size());
     double next_loss = 0;

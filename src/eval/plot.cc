@@ -13,8 +13,9 @@ namespace {
 
 // Units of the drawing, about a CSS pixel each.
 constexpr double kWidth = 760, kLeft = 84, kRight = 18, kTop = 14, kPlotHeight = 320, kBelowAxis = 52;
-constexpr double kCharWidth = 7.2;  // of the 13-unit font, about
-constexpr size_t kLabelCharsMax = 44;
+constexpr double kCharWidth = 7.8;  // of the 13-unit font, about; of DejaVu Sans, the widest of the usual ones
+constexpr double kBarHeight = 12;
+constexpr size_t kLabelCharsMax = 44, kGroupCharsMax = 34;
 constexpr size_t kMarkersMax = 120;  // a joined series of more points is a line alone
 constexpr size_t kColours = 8;       // classes c0..c7 of the style sheet
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kBottom = kTop + kPlotHeight;
@@ -152,8 +153,7 @@ bool shows(const PlotScale& scale, const std::optional<PlotRange>& range) {
 }
 
 // Bar of a range with caps, upright at x, or level at y.
-std::string error_bar(size_t series, double x, double y1, double y2, bool upright) {
-  const std::string style = "bar " + series_class(series);
+std::string range_bar(const std::string& style, double x, double y1, double y2, bool upright) {
   const auto stroke = [&](double a, double b, double c, double d) {
     return upright ? line(style.c_str(), a, b, c, d) : line(style.c_str(), b, a, d, c);
   };
@@ -203,9 +203,11 @@ std::string points(const PlotSeries& series, size_t i, const Scales& scales) {
     if (!scales.show(p)) continue;
     const double x = x_of(scales.x, p.x), y = y_of(scales.y, p.y);
     if (shows(scales.y, p.y_range))
-      out += error_bar(i, x, y_of(scales.y, p.y_range->low), y_of(scales.y, p.y_range->high), true);
+      out +=
+          range_bar("bar " + series_class(i), x, y_of(scales.y, p.y_range->low), y_of(scales.y, p.y_range->high), true);
     if (shows(scales.x, p.x_range))
-      out += error_bar(i, y, x_of(scales.x, p.x_range->low), x_of(scales.x, p.x_range->high), false);
+      out += range_bar("bar " + series_class(i), y, x_of(scales.x, p.x_range->low), x_of(scales.x, p.x_range->high),
+                       false);
     if (!marks) continue;
     const std::string what = p.label.empty() ? series.name : series.name + ", " + p.label;
     out += marker(i, x, y, what + ": " + value_text(p.x, p.x_range) + "; " + value_text(p.y, p.y_range));
@@ -310,6 +312,7 @@ std::string svg_of(const LineChart& chart, const std::string& id) {
   return svg(id, chart.title, chart.description, n_hidden, height, body);
 }
 
+// Level bars: names of groups are long, and there are many.
 std::string svg_of(const BarChart& chart, const std::string& id) {
   std::vector<double> values = {0};
   for (const BarSeries& series : chart.series) {
@@ -319,9 +322,20 @@ std::string svg_of(const BarChart& chart, const std::string& id) {
     }
   }
   const PlotScale scale = scale_of(values, false);
-  std::string body = y_axis(scale, chart.value_label);
-  const double step = kPlotWidth / static_cast<double>(std::max<size_t>(1, chart.groups.size()));
-  const double width = 0.8 * step / static_cast<double>(std::max<size_t>(1, chart.series.size()));
+  size_t longest = 0;
+  for (const std::string& group : chart.groups) longest = std::max(longest, n_characters(cut(group, kGroupCharsMax)));
+  const double left = 20 + kCharWidth * static_cast<double>(longest);
+  const double step = kBarHeight * static_cast<double>(chart.series.size()) + 8;
+  const double bottom = kTop + step * static_cast<double>(std::max<size_t>(1, chart.groups.size()));
+  const auto x_at = [&](double v) { return left + (kWidth - kRight - left) * scale.position(v); };
+
+  std::string body;
+  for (const double tick : ticks_of(scale, 6))
+    body += line("grid", x_at(tick), kTop, x_at(tick), bottom) +
+            text_at("middle", x_at(tick), bottom + 20, number_text(tick));
+  for (size_t g = 0; g < chart.groups.size(); ++g)
+    body += text_at("end", left - 8, kTop + step * (static_cast<double>(g) + 0.5) + 4.5,
+                    cut(chart.groups[g], kGroupCharsMax));
   std::vector<LegendEntry> entries;
   size_t n_hidden = 0;
   for (size_t i = 0; i < chart.series.size(); ++i) {
@@ -331,18 +345,17 @@ std::string svg_of(const BarChart& chart, const std::string& id) {
       const PlotBar& bar = series.bars[g];
       n_hidden += !scale.shows(bar.value);
       if (!scale.shows(bar.value)) continue;
-      const double x = kLeft + step * (static_cast<double>(g) + 0.1) + width * static_cast<double>(i);
-      const double y = y_of(scale, bar.value), zero = y_of(scale, 0);
-      body += rectangle("fill " + series_class(i), x, std::min(y, zero), 0.92 * width, std::abs(y - zero), 1,
+      const double y = kTop + 4 + step * static_cast<double>(g) + kBarHeight * static_cast<double>(i);
+      const double x = x_at(bar.value), zero = x_at(0);
+      body += rectangle("fill " + series_class(i), std::min(x, zero), y, std::abs(x - zero), kBarHeight - 1, 1,
                         series.name + ", " + chart.groups[g] + ": " + value_text(bar.value, bar.range));
-      if (!shows(scale, bar.range)) continue;
-      const double middle = x + 0.46 * width, low = y_of(scale, bar.range->low), high = y_of(scale, bar.range->high);
-      body += line("ink", middle, low, middle, high) + line("ink", middle - 3, low, middle + 3, low) +
-              line("ink", middle - 3, high, middle + 3, high);
+      if (shows(scale, bar.range))
+        body += range_bar("ink", y + kBarHeight / 2, x_at(bar.range->low), x_at(bar.range->high), false);
     }
   }
-  body += line("axis", kLeft, y_of(scale, 0), kLeft + kPlotWidth, y_of(scale, 0)) + group_names(chart.groups, step);
-  double height = kBottom + kBelowAxis - 20;
+  body += line("axis", x_at(0), kTop, x_at(0), bottom) +
+          text_at("middle", (left + kWidth - kRight) / 2, bottom + 42, cut(chart.value_label, kLabelCharsMax));
+  double height = bottom + kBelowAxis;
   body += legend(entries, height);
   return svg(id, chart.title, chart.description, n_hidden, height, body);
 }

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "engine/metrics.h"
-#include "eval/statistics.h"
 #include "kv/memory_kv.h"
 #include "session/chunk_kv.h"
 
@@ -15,18 +14,11 @@ namespace {
 
 struct TrialStopped {};
 
-// Squared distance of each row. [rows]
-std::vector<double> row_distance(const KvShape& shape, std::span<const std::byte> a, std::span<const std::byte> b) {
-  const size_t width = shape.row_values(), n = a.size() / shape.side_bytes(1);
-  std::vector<double> out(n, 0.0);
-  for (size_t i = 0; i < n * width; ++i) {
-    const double d = static_cast<double>(kv_value(shape.type, a, i)) - static_cast<double>(kv_value(shape.type, b, i));
-    out[i / width] += d * d;
-  }
-  return out;
-}
-
 }  // namespace
+
+bool is_plain_reuse(const TrialSetting& s) {
+  return s.kind == TrialKind::kBlend && s.blend.policy == PolicyKind::kNone && !s.exact_first;
+}
 
 size_t TrialPrompt::n_tokens() const {
   size_t n = prefix.size() + question.size();
@@ -272,6 +264,10 @@ struct Trial::Impl {
     if (options.want_attention) out.attention_shift = shift(attended, full_attended);
     out.residual = residual_of(plan, report);
     compare(report.logits, n, out);
+    if (options.want_deviation && is_plain_reuse(setting)) {
+      const bool exact = first_is_exact(setting) && !prompt.chunks.empty();
+      out.deviation = deviation_profile(deviation(setting.stand_in), exact ? prompt.chunks[0].size() : 0);
+    }
     return out;
   }
 
@@ -316,41 +312,14 @@ struct Trial::Impl {
     finished(engine.prefill(plan, run, 0));
   }
 
-  // [layers][chunk rows] distance of two sets of stored rows; b may be one block of all rows.
-  std::vector<std::vector<float>> layer_distance(const std::vector<Block>& a, const KvBlock& b) {
-    const KvShape shape = engine.shape();
-    std::vector<std::vector<float>> out(shape.n_layers);
-    for (uint32_t layer = 0; layer < shape.n_layers; ++layer) {
-      std::vector<double> k, v;
-      size_t first = 0;
-      for (const Block& block : a) {
-        const size_t n = block->n_tokens();
-        const auto part = [&](std::span<const std::byte> side) {
-          return side.subspan(shape.side_bytes(first), shape.side_bytes(n));
-        };
-        const std::vector<double> dk = row_distance(shape, block->k(layer), part(b.k(layer)));
-        const std::vector<double> dv = row_distance(shape, block->v(layer), part(b.v(layer)));
-        k.insert(k.end(), dk.begin(), dk.end());
-        v.insert(v.end(), dv.begin(), dv.end());
-        first += n;
-        poll();
-      }
-      const double k_mean = std::max(mean(k), 1e-30), v_mean = std::max(mean(v), 1e-30);
-      for (size_t i = 0; i < k.size(); ++i) out[layer].push_back(static_cast<float>(k[i] / k_mean + v[i] / v_mean));
-    }
-    return out;
-  }
-
-  static std::vector<float> mean_over_layers(const std::vector<std::vector<float>>& by_layer) {
-    std::vector<float> out(by_layer.empty() ? 0 : by_layer[0].size(), 0.0f);
-    for (size_t l = 1; l < by_layer.size(); ++l)
-      for (size_t i = 0; i < out.size(); ++i) out[i] += by_layer[l][i] / static_cast<float>(by_layer.size() - 1);
-    return out;
+  // [layers][chunk rows]
+  std::vector<std::vector<float>> deviation(bool stand_in) {
+    return deviation_by_layer(blocks(stand_in), full_kv(), [this] { poll(); });
   }
 
   // Without the rows of a first chunk that is exact.
   std::vector<float> deviation_of_rankable(const TrialSetting& setting) {
-    std::vector<float> all = mean_over_layers(layer_distance(blocks(setting.stand_in), full_kv()));
+    std::vector<float> all = mean_over_layers(deviation(setting.stand_in));
     if (first_is_exact(setting) && !prompt.chunks.empty())
       all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(prompt.chunks[0].size()));
     return all;
@@ -396,7 +365,7 @@ std::optional<TrialOutcome> Trial::run(const TrialSetting& setting) {
 
 std::vector<std::vector<float>> Trial::layer_deviation(bool stand_in) {
   try {
-    return impl_->layer_distance(impl_->blocks(stand_in), impl_->full_kv());
+    return impl_->deviation(stand_in);
   } catch (const TrialStopped&) {
     return {};
   }

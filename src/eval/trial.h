@@ -12,6 +12,7 @@
 #include "blend/policy.h"
 #include "engine/engine.h"
 #include "engine/residual.h"
+#include "eval/deviation.h"
 
 namespace cento {
 
@@ -40,6 +41,9 @@ struct TrialSetting {
   BlendSettings blend;
 };
 
+// Stored KV moved to its place and used as it is, each chunk's computed behind the same kind of context.
+bool is_plain_reuse(const TrialSetting& setting);
+
 // Per answer row (the prompt's last row first, one for each teacher-forced token): against full prefill's logits.
 struct TrialOutcome {
   double charged = 1;
@@ -50,14 +54,16 @@ struct TrialOutcome {
   double nll = 0, nll_full = 0;         // mean over the answer's tokens, nats
   std::vector<int32_t> answer;          // this setting's own greedy answer
   std::vector<double> attention_shift;  // [layers] |attended - full's| / |full's| over the question's rows; if wanted
-  std::vector<float> logits;            // [rows, V] if wanted
-  std::optional<Residual> residual;     // of policy query
+  // Of plain reuse's stored KV, a first chunk that is exact left out; if wanted.
+  std::optional<DeviationProfile> deviation;
+  std::vector<float> logits;         // [rows, V] if wanted
+  std::optional<Residual> residual;  // of policy query
 };
 
 struct TrialOptions {
   size_t answer_tokens = 24;      // teacher-forced at most
   size_t own_answer_tokens = 32;  // of each setting's own answer; 0: none is made
-  bool want_attention = false, want_logits = false;
+  bool want_attention = false, want_logits = false, want_deviation = false;
   std::function<bool()> stop;
 };
 
@@ -84,8 +90,8 @@ class Trial {
   // nullopt: stopped; the next run starts afresh.
   std::optional<TrialOutcome> run(const TrialSetting& setting);
 
-  // How far chunk KV, computed behind the stand-in context or the prefix alone, is from full prefill's: squared
-  // distance of K (not rotated) over its mean plus that of V. [layers][chunk rows]; empty: stopped.
+  // How far chunk KV, computed behind the stand-in context or the prefix alone, is from full prefill's: see
+  // deviation.h. [layers][chunk rows]; empty: stopped.
   std::vector<std::vector<float>> layer_deviation(bool stand_in);
 
  private:

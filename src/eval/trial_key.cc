@@ -34,6 +34,7 @@ Hash trial_key(const Hash& prompt, const TrialSetting& s, const EvalOptions& o) 
   real(b.probe_depth);
   for (const double r : b.layer_ratios) real(r);
   h.add_u64(o.answer_tokens).add_u64(o.own_answer_tokens).add_u64(o.attention ? 1 : 0);
+  if (o.deviation && is_plain_reuse(s)) h.add_text("deviation");  // other settings do not have it
   return h.finish();
 }
 

@@ -82,7 +82,7 @@ TEST_CASE("cli: eval --json has the names of the manual, and --out holds the sam
   write_all(box / "summ.jsonl",
             R"({"id":"s","query":"","summaries":["the crane"],"passages":[{"text":"The crane lifts twelve tonnes."}]})"
             "\n");
-  const Json j = box.json(eval({"qa.jsonl", "summ.jsonl", "--json", "--out", "new/out", "--attention"}));
+  const Json j = box.json(eval({"qa.jsonl", "summ.jsonl", "--json", "--out", "new/out", "--attention", "--deviation"}));
   for (const char* key : {"partial", "model", "machine", "precision", "seed", "order", "answer_tokens", "trials",
                           "sets", "pooled", "skipped"})
     CHECK(j.contains(key));
@@ -115,6 +115,10 @@ TEST_CASE("cli: eval --json has the names of the manual, and --out holds the sam
   CHECK(s.at("qa/none stand-in")["gap"]["value"] == 0);
   CHECK(s.at("qa/none stand-in")["ratio"].is_null());
   CHECK(s.at("qa/none stand-in")["attention_shift"].size() == 2);
+  const Json& deviation = s.at("qa/none stand-in")["deviation"];
+  CHECK((deviation["rows"].size() == kTopRows.size() && deviation["top_share"].back() == 1));
+  CHECK((deviation["next_layer"] == Json::array({nullptr}) && deviation["last_layer"] == Json::array({nullptr})));
+  CHECK_FALSE(s.at("qa/full").contains("deviation"));
   const Json& query = s.at("qa/query r=0.2 stand-in");
   CHECK((query["policy"] == "query" && query["ratio"] == 0.2 && query["context"] == "stand-in" &&
          query["repair"] == "none"));
@@ -123,6 +127,12 @@ TEST_CASE("cli: eval --json has the names of the manual, and --out holds the sam
   const std::string page = read_all(box / "new/out/report.html");
   CHECK(XmlChecker(page).check().empty());
   CHECK_THAT(page, Catch::Contains("query r=0.2 stand-in") && Catch::Contains("<svg"));
+  for (const char* chart :
+       {"Quality against time", "Quality against the budget", "Quality against the recompute ratio",
+        "Mean and worst prompt", "Distance along the answer", "Attention&#39;s output by layer", "Deviation by rank"}) {
+    CAPTURE(chart);
+    CHECK_THAT(page, Catch::Contains(std::string("<figcaption>") + chart + "</figcaption>"));
+  }
 }
 
 TEST_CASE("cli: eval for people is a table a set, in which a summary's score is ROUGE-L", "[cli]") {
@@ -155,6 +165,12 @@ TEST_CASE("cli: eval with --out measures nothing twice, and another setting alon
   const Json more = box.json(eval({"qa.jsonl", "--json", "--out", "out", "--policy", "query,none,all"}));
   CHECK(more["trials"] == Json({{"measured", 3}, {"known", 3 * (kStanding + 1)}}));
   CHECK(settings_of(more).at("qa/all stand-in")["kl"]["max"] == 0);
+  const Json spread = box.json(eval({"qa.jsonl", "--json", "--out", "out", "--deviation"}));
+  CHECK(spread["trials"] == Json({{"measured", 3}, {"known", 3 * kStanding}}));  // of plain reuse alone
+  const Json kept = box.json(eval({"qa.jsonl", "--json", "--out", "out", "--deviation"}));
+  CHECK(kept["trials"]["measured"] == 0);
+  CHECK(kept["sets"] == spread["sets"]);
+  CHECK(settings_of(kept).at("qa/none stand-in").contains("deviation"));
   const Json longer = box.json(eval({"qa.jsonl", "--json", "--out", "out", "--answer-tokens", "2"}));
   CHECK(longer["trials"]["known"] == 0);  // other rows: other figures
 

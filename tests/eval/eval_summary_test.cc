@@ -131,6 +131,26 @@ TEST_CASE("summary: costs, agreement, likelihood and attention are means over it
   CHECK((s.attention_shift[0] == near_to(0.2) && s.attention_shift[1] == near_to(0.3)));
 }
 
+TEST_CASE("summary: the deviation's spread is a mean over the items that have a figure", "[eval]") {
+  Records r = two_items();
+  r.add_item("c", {{0}, {1}, {1}, {1}, {1}, {1}});
+  CHECK_FALSE(named(r.summary(), "none prefix").deviation);
+  const size_t prefix = 2;
+  REQUIRE(r.settings[prefix].name == "none prefix");
+  r.at(0, prefix).outcome.deviation = {std::vector<double>(kTopRows.size(), 0.5), {NAN, 0.9}, {NAN, 0.3}};
+  r.at(1, prefix).outcome.deviation = {std::vector<double>(kTopRows.size(), 0.7), {NAN, NAN}, {NAN, 0.5}};
+  r.at(2, prefix).outcome.deviation = {{}, {NAN, 0.5}, {NAN, 0.1}};  // one passage, which is exact
+  const SetSummary set = r.summary();
+  const auto& mean = named(set, "none prefix").deviation;
+  REQUIRE(mean);
+  REQUIRE(mean->top_share.size() == kTopRows.size());
+  for (const double share : mean->top_share) CHECK(share == near_to(0.6));
+  REQUIRE((mean->next_layer.size() == 2 && mean->last_layer.size() == 2));
+  CHECK((std::isnan(mean->next_layer[0]) && mean->next_layer[1] == near_to(0.7)));
+  CHECK((std::isnan(mean->last_layer[0]) && mean->last_layer[1] == near_to(0.3)));
+  CHECK_FALSE(named(set, "none stand-in").deviation);
+}
+
 TEST_CASE("summary: scores are compared with full prefill's item by item, by ROUGE-L for summaries", "[eval]") {
   Records r = two_items();
   r.add_item("without references", {{0}, {1}, {1}, {1}, {1}, {1}});

@@ -33,6 +33,7 @@ TrialRecord sample(const std::string& name = "first") {
   r.outcome.nll_full = -0.0;
   r.outcome.attention_shift = {0.5, 0.25};
   r.outcome.residual = Residual{0.125, 1.0 / 7, 0.5, 1e-300, 3, 0.1 + 0.2};
+  r.outcome.deviation = DeviationProfile{std::vector<double>(kTopRows.size(), 0.1), {NAN, 0.75}, {NAN, -0.5}};
   r.scores = {true, false, 2.0 / 3, 1, 0.125};
   r.answer = "Déjà vu — 深い \\ \" \n";
   return r;
@@ -57,6 +58,12 @@ void check_same(const TrialRecord& a, const TrialRecord& b) {
     const Residual &x = *a.outcome.residual, &y = *b.outcome.residual;
     CHECK((x.unselected == y.unselected && x.entropy == y.entropy && x.chunk_mass == y.chunk_mass));
     CHECK((x.moved == y.moved && x.shift == y.shift && x.open == y.open));
+  }
+  REQUIRE(a.outcome.deviation.has_value() == b.outcome.deviation.has_value());
+  if (a.outcome.deviation) {
+    CHECK(same_numbers(a.outcome.deviation->top_share, b.outcome.deviation->top_share));
+    CHECK(same_numbers(a.outcome.deviation->next_layer, b.outcome.deviation->next_layer));
+    CHECK(same_numbers(a.outcome.deviation->last_layer, b.outcome.deviation->last_layer));
   }
   CHECK((a.scores.scored == b.scores.scored && a.scores.summary == b.scores.summary));
   CHECK((a.scores.judged == b.scores.judged && a.scores.right == b.scores.right));
@@ -85,6 +92,9 @@ TEST_CASE("journal: a line holds all of a record", "[eval]") {
   r.scores = {};
   r.answer.clear();
   r.outcome.attention_shift.clear();
+  r.outcome.deviation->top_share.clear();  // there was nothing to be shared
+  check_same(read_back(r), r);
+  r.outcome.deviation.reset();
   check_same(read_back(r), r);
   r.outcome.kl = {NAN, 0.5};
   r.outcome.same_top = {0, 1};
@@ -116,7 +126,7 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
   const Json good = Json::parse(journal_line(sample()));
   REQUIRE(parse_journal_line(good.dump()).ok());
   for (const auto& [name, value] : good.items()) {
-    if (name == "scores" || name == "residual") continue;  // may be missing
+    if (name == "scores" || name == "residual" || name == "deviation") continue;  // may be missing
     Json j = good;
     j.erase(name);
     CAPTURE(name);
@@ -156,6 +166,10 @@ TEST_CASE("journal: a line with a missing field, another type or a number withou
        {"1", "null", "[]", "{}", R"({"f1":1,"exact":1,"rouge_l":1})", R"({"f1":1,"exact":1,"rouge_l":1,"summary":1})",
         R"({"f1":null,"exact":1,"rouge_l":1,"summary":true})", R"({"f1":1,"exact":"1","rouge_l":1,"summary":true})"})
     refused("scores", value);
+  for (const char* value :
+       {"1", "null", "[]", "{}", R"({"top":[],"next":[1]})", R"({"top":[0.5],"next":[1],"last":[1]})",
+        R"({"top":[],"next":[1],"last":[1,1]})", R"({"top":[],"next":["1"],"last":[1]})"})
+    refused("deviation", value);
   for (const char* line : {"", "null", "1", "\"x\"", "[]", "{}", "{\"key\"", "\xff\xfe", "// comment"}) {
     CAPTURE(line);
     CHECK_FALSE(parse_journal_line(line).ok());

@@ -213,9 +213,10 @@ TEST_CASE("plot: names from data stay text", "[eval]") {
   }
 }
 
-TEST_CASE("plot: bars stand on zero, up or down", "[eval]") {
+TEST_CASE("plot: bars begin at zero, to the right or the left, beside their names", "[eval]") {
+  const std::string kGroup = "dev-kv r=0.375..0.125 exact-first";  // as long as a setting's name gets
   BarChart chart{
-      "t", "d", "F1", {"a", "b"}, {{"one", {{0.5, PlotRange{0.4, 0.6}}, {-0.25, {}}}}, {"two", {{0.25, {}}}}}};
+      "t", "d", "F1", {"a", kGroup}, {{"one", {{0.5, PlotRange{0.4, 0.6}}, {-0.25, {}}}}, {"two", {{0.25, {}}}}}};
   const std::string svg = svg_of(chart, "b");
   CHECK(xml_fault(svg) == "");
   CHECK(count_of(svg, "<rect class=\"fill c0\"") == 2);
@@ -224,10 +225,12 @@ TEST_CASE("plot: bars stand on zero, up or down", "[eval]") {
   const auto number = [&](size_t at, const char* name) {
     return std::stod(svg.substr(svg.find(name, at) + std::string(name).size()));
   };
-  const size_t up = svg.find("<rect"), down = svg.find("<rect", up + 1);
-  const double zero = number(up, " y=\"") + number(up, " height=\"");
-  CHECK(std::abs(number(down, " y=\"") - zero) < 0.3);
-  CHECK(std::abs(number(up, " height=\"") - 2 * number(down, " height=\"")) < 0.3);
+  const size_t right = svg.find("<rect"), left = svg.find("<rect", right + 1);
+  const double zero = number(right, " x=\"");  // coordinates have one digit behind the point
+  CHECK(std::abs(number(left, " x=\"") + number(left, " width=\"") - zero) < 0.3);
+  CHECK(std::abs(number(right, " width=\"") - 2 * number(left, " width=\"")) < 0.3);
+  CHECK(number(left, " y=\"") > number(right, " y=\"") + 24);  // below both bars of the first group
+  CHECK_THAT(svg, Contains(">" + kGroup + "</text>"));
 }
 
 TEST_CASE("plot: a heat map colours by size and sign", "[eval]") {

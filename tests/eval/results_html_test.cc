@@ -98,6 +98,21 @@ TEST_CASE("results page: the table below a chart has its figures", "[eval]") {
   CHECK(table_of(ragged).rows[1] == std::vector<std::string>{"b", ""});
 }
 
+TEST_CASE("results page: columns of figures are set as figures, those with a name in them as text", "[eval]") {
+  const ReportTable table{
+      "",
+      {"setting", "KL", "item", "F1"},
+      {{"1", "0.1 [0.05, 0.2]", "2", "-"}, {"2", "1e-7", "2wiki", "0.3"}, {"3", "1", "", "1", "2"}}};
+  const std::string html = results_html({"t", {}, {{"s", {table}}}});
+  CHECK_THAT(html, Contains("<th scope=\"col\" class=\"n\">KL</th><th scope=\"col\">item</th>"
+                            "<th scope=\"col\" class=\"n\">F1</th>"));
+  CHECK_THAT(html, Contains("<th scope=\"row\">1</th><td class=\"n\">0.1 [0.05, 0.2]</td><td>2</td>"
+                            "<td class=\"n\">-</td>"));
+  CHECK_THAT(html, Contains("<td>2wiki</td>"));
+  const std::string name(45, 'x');  // no blank to break it at
+  CHECK_THAT(results_html({"t", {{"a", name}}, {}}), Contains("<td class=\"long\">" + name + "</td>"));
+}
+
 TEST_CASE("results page: whatever data holds stays text", "[eval]") {
   LineChart chart;
   chart.title = chart.description = chart.x.label = chart.y.label = kEvil;

@@ -351,5 +351,31 @@ TEST_CASE("trial: the distance of stored rows from full prefill's is 0 where not
   }
 }
 
+TEST_CASE("trial: the deviation's spread is told of plain reuse alone, without a first chunk that is exact", "[eval]") {
+  Bench b;
+  b.options.want_deviation = true;
+  b.options.want_logits = true;
+  Trial trial(b.engine.engine, b.prompt, b.options);
+  REQUIRE(trial.prepare(nullptr));
+  for (const bool stand_in : {true, false}) {
+    CAPTURE(stand_in);
+    const auto deviation = trial.run(setting(PolicyKind::kNone, stand_in))->deviation;
+    REQUIRE(deviation);
+    const DeviationProfile expected = deviation_profile(trial.layer_deviation(stand_in), stand_in ? 0 : 23);
+    CHECK(deviation->top_share == expected.top_share);
+    CHECK(deviation->next_layer.size() + 1 == b.engine.model.layers().size());
+  }
+  TrialSetting exact_first = setting(PolicyKind::kNone);
+  exact_first.exact_first = true;
+  for (const TrialSetting& s :
+       {setting(TrialKind::kFull), setting(TrialKind::kNoContext), exact_first, setting(PolicyKind::kQuery, true, 0.2)})
+    CHECK_FALSE(trial.run(s)->deviation);
+  const TrialOutcome measured = *trial.run(setting(PolicyKind::kNone));
+  b.options.want_deviation = false;
+  const TrialOutcome plain = *trial.run(setting(PolicyKind::kNone));
+  CHECK_FALSE(plain.deviation);
+  check_same(measured, plain);
+}
+
 }  // namespace
 }  // namespace cento::test
