@@ -106,7 +106,9 @@ Json report_json(const EvalReport& r, const EvalCommand& command, LoadedModel& m
   j["machine"] = {{"cpu", json_text(processor_name())}, {"target", model.ops().name}, {"threads", model.pool().size()}};
   j["precision"] = command.run.precision == Precision::kF32 ? "f32" : "fast";
   j["seed"] = command.eval.seed;
-  j["order"] = command.eval.shuffle ? "shuffle" : "given";
+  j["order"] = command.eval.shuffle                                    ? "shuffle"
+               : command.eval.collection_order == ChunkOrder::kReading ? "reading"
+                                                                       : "given";
   j["answer_tokens"] = command.eval.answer_tokens;
   j["trials"] = {{"measured", r.measured}, {"known", r.known}};
   j["on_my_documents"] = agreement_json(r);

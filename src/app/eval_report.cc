@@ -327,7 +327,10 @@ ReportSection section_of(const SetSummary& set) {
 
 std::string what_was_run(const EvalOptions& o) {
   return "answers of up to " + std::to_string(o.answer_tokens) + " tokens teacher-forced, seed " +
-         std::to_string(o.seed) + ", order " + (o.shuffle ? "shuffled" : "as given");
+         std::to_string(o.seed) + ", order " +
+         (o.shuffle                                    ? "shuffled"
+          : o.collection_order == ChunkOrder::kReading ? "of reading"
+                                                       : "as given");
 }
 
 }  // namespace

@@ -164,6 +164,8 @@ void Grammar::add_query(CommandBuilder& program) {
   b.list("--file", "PATH", "put this document before the model too; may be repeated", o.files);
   b.value("--top-k", "N", "chunks to put before the model", "5", to_number(o.top_k, 1, 1000));
   b.list("--chunk", "ID", "this chunk instead of a search; may be repeated", o.chunks);
+  b.value("--order", "rank|reading", "order of the chunks: the best last, or those of one source side by side", "rank",
+          to_choice({"rank", "reading"}, [&o](const std::string& v) { o.order = *find_chunk_order(v); }));
   b.value("--prefill", "auto|full|prefix|reuse|blend", "how the prompt's KV is made", "auto",
           to_choice({"auto", "full", "prefix", "reuse", "blend"},
                     [&o](const std::string& v) { o.prefill = *find_prefill_mode(v); }));
@@ -307,8 +309,12 @@ void Grammar::add_eval(CommandBuilder& program) {
   b.value("--probe-depth", "D", "share of the layers that are asked for the question's attention", "1",
           to_real(eval.blend.probe_depth, 0.01, 1));
   b.value("--items", "N", "items of each file; 0: all", "0", to_number(o.items, 0, 1u << 30));
-  b.value("--order", "given|shuffle", "order of the passages of an item", "given",
-          to_choice({"given", "shuffle"}, [&o](const std::string& v) { o.shuffle = v == "shuffle"; }));
+  b.value("--order", "given|shuffle|reading",
+          "order of the passages of an item; of a collection also as they stand in their documents", "given",
+          to_choice({"given", "shuffle", "reading"}, [&o](const std::string& v) {
+            o.shuffle = v == "shuffle";
+            o.collection_order = v == "reading" ? ChunkOrder::kReading : ChunkOrder::kRank;
+          }));
   b.value("--seed", "N", "of the order, of the passages that stand in, and of the intervals", "1",
           to_number(o.seed, 0, std::numeric_limits<uint64_t>::max()));
   b.value("--answer-tokens", "N", "tokens of full prefill's answer that are compared", "24",

@@ -45,10 +45,11 @@ bool is_from(const CollectionPassage& passage, const std::string& file) {
 }  // namespace
 
 CollectionPrompts::CollectionPrompts(const LoadedModel& model, DocStore& docs, const std::string& collection,
-                                     size_t top_k, const std::string& system)
+                                     size_t top_k, const std::string& system, ChunkOrder order)
     : docs_(docs),
       collection_id_(id_of_collection(docs, collection)),
       top_k_(top_k),
+      order_(order),
       layout_(model, system.empty() ? default_system_text() : system),
       contexts_(docs, collection_id_, layout_) {
   contexts_.choose_passages(false);
@@ -59,15 +60,25 @@ Result<CollectionPrompt> CollectionPrompts::prompt(const std::string& question, 
   CollectionPrompt out;
   out.prompt.prefix = layout_.prefix();
   out.prompt.question = layout_.question(question);
-  // The best passage stands last, next to the question.
-  for (auto hit = found.hits.rbegin(); hit != found.hits.rend(); ++hit) {
-    auto row = docs_.chunk(hit->chunk_id);
-    std::vector<ChunkPlace> places = docs_.places(collection_id_, hit->chunk_id);
-    const DocStore::ChunkInOrder* place = contexts_.place_of(hit->chunk_id);
+  struct Candidate {
+    CollectionPassage passage;
+    const DocStore::ChunkInOrder* place;
+  };
+  std::vector<Candidate> candidates;  // by rank
+  std::vector<ChunkToOrder> to_order;
+  for (const Hit& hit : found.hits) {
+    auto row = docs_.chunk(hit.chunk_id);
+    std::vector<ChunkPlace> places = docs_.places(collection_id_, hit.chunk_id);
+    const DocStore::ChunkInOrder* place = contexts_.place_of(hit.chunk_id);
     if (!row || places.empty() || place == nullptr) continue;  // changed by another process
-    out.prompt.chunks.push_back(contexts_.ids_of(hit->chunk_id));
-    out.prompt.contexts.push_back(contexts_.context_of(*place));
-    out.passages.push_back({std::move(*row), std::move(places)});
+    to_order.push_back({places[0].source_id, places[0].seq, false});
+    candidates.push_back({{std::move(*row), std::move(places)}, place});
+  }
+  for (const size_t i : chunk_order(to_order, order_)) {
+    Candidate& c = candidates[i];
+    out.prompt.chunks.push_back(contexts_.ids_of(c.place->chunk_id));
+    out.prompt.contexts.push_back(contexts_.context_of(*c.place));
+    out.passages.push_back(std::move(c.passage));
   }
   if (out.passages.empty())
     return Error{Code::kInput, found.hits.empty() ? found.why : "what was found is gone: the collection has changed"};

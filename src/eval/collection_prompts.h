@@ -12,6 +12,7 @@
 #include "engine/loaded_model.h"
 #include "eval/dataset.h"
 #include "eval/trial.h"
+#include "session/chunk_order.h"
 #include "session/collection_contexts.h"
 #include "session/prompt_layout.h"
 
@@ -24,7 +25,7 @@ struct CollectionPassage {
 
 struct CollectionPrompt {
   TrialPrompt prompt;
-  std::vector<CollectionPassage> passages;  // [chunks] in the order of the prompt: the best one last
+  std::vector<CollectionPassage> passages;  // [chunks] in the order of the prompt
 };
 
 class CollectionPrompts {
@@ -32,7 +33,7 @@ class CollectionPrompts {
   // `model` and `docs` outlive it; nothing is written. `system` replaces the default text unless it is empty. Throws
   // Error(kInput) if there is no such collection.
   CollectionPrompts(const LoadedModel& model, DocStore& docs, const std::string& collection, size_t top_k,
-                    const std::string& system);
+                    const std::string& system, ChunkOrder order = ChunkOrder::kRank);
   CollectionPrompts(const CollectionPrompts&) = delete;
   CollectionPrompts& operator=(const CollectionPrompts&) = delete;
 
@@ -47,6 +48,7 @@ class CollectionPrompts {
   DocStore& docs_;
   int64_t collection_id_;
   size_t top_k_;
+  ChunkOrder order_;
   PromptLayout layout_;
   CollectionContexts contexts_;
 };

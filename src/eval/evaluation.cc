@@ -80,8 +80,8 @@ class Evaluation {
     collection_sought_ = true;
     DocStore* docs = hooks_.documents ? hooks_.documents() : nullptr;
     if (docs != nullptr && docs->find_collection(options_.collection))
-      collection_ =
-          std::make_unique<CollectionPrompts>(model_, *docs, options_.collection, options_.top_k, options_.system);
+      collection_ = std::make_unique<CollectionPrompts>(model_, *docs, options_.collection, options_.top_k,
+                                                        options_.system, options_.collection_order);
     return collection_.get();
   }
 

@@ -13,24 +13,26 @@
 #include "engine/loaded_model.h"
 #include "eval/eval_summary.h"
 #include "eval/trial.h"
+#include "session/chunk_order.h"
 
 namespace cento {
 
 struct EvalOptions {
-  std::vector<std::string> data;       // files
-  std::vector<TrialSetting> settings;  // besides those that are always run: see standing_settings()
-  size_t items = 0;                    // of each file, from its beginning; 0: all
-  bool shuffle = false;                // the chunks of each item
-  uint64_t seed = 1;                   // of shuffles, stand-ins and intervals
-  std::string system;                  // text for items without one; empty: the default
-  std::string collection = "default";  // that docqa items are about, and own questions are made of
-  size_t top_k = 5;                    // passages that are retrieved for each of these
-  size_t own_documents = 0;            // questions made of the collection itself (own_questions.h); 0: none
-  size_t answer_tokens = 24;           // teacher-forced at most
-  size_t own_answer_tokens = 32;       // of each setting's own answer, for scores; 0: none
-  bool attention = false;              // measure the attention's shift by layer
-  bool deviation = false;              // measure how stored KV's distance from full prefill's is spread
-  std::string folder;                  // of the journal and full prefill's logits; empty: nothing is kept
+  std::vector<std::string> data;                    // files
+  std::vector<TrialSetting> settings;               // besides those that are always run: see standing_settings()
+  size_t items = 0;                                 // of each file, from its beginning; 0: all
+  bool shuffle = false;                             // the chunks of each item
+  ChunkOrder collection_order = ChunkOrder::kRank;  // of what is retrieved from a collection
+  uint64_t seed = 1;                                // of shuffles, stand-ins and intervals
+  std::string system;                               // text for items without one; empty: the default
+  std::string collection = "default";               // that docqa items are about, and own questions are made of
+  size_t top_k = 5;                                 // passages that are retrieved for each of these
+  size_t own_documents = 0;       // questions made of the collection itself (own_questions.h); 0: none
+  size_t answer_tokens = 24;      // teacher-forced at most
+  size_t own_answer_tokens = 32;  // of each setting's own answer, for scores; 0: none
+  bool attention = false;         // measure the attention's shift by layer
+  bool deviation = false;         // measure how stored KV's distance from full prefill's is spread
+  std::string folder;             // of the journal and full prefill's logits; empty: nothing is kept
 };
 
 struct EvalReport {

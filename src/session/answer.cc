@@ -41,6 +41,7 @@ struct PromptChunk {
   std::unique_ptr<KvReader> kv;  // null: computed in place
   bool exact_behind_prefix = false;
   std::optional<Hash> keep_exact;  // computed right behind the fixed prefix: its KV is stored under this chunk's hash
+  std::optional<Hash> copy_exact;  // reused now; computed there once the answer is out, and stored
 };
 
 // What a prompt is made of, and how far its KV is known.
@@ -187,6 +188,8 @@ struct Answerer::Impl {
   void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
                                Answer& answer);
+  bool exact_in_front(const PromptLayout& layout, const ChunkRow& row);
+  bool is_resident(const std::vector<int32_t>& prefix, const std::vector<int32_t>& chunk) const;
   PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted, bool leads, bool few);
   bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
                           Prompt& prompt, Answer& answer);
@@ -207,6 +210,7 @@ struct Answerer::Impl {
   void keep_row(std::span<const float> logits, const AskOptions& options, Answer& answer);
   void verify(const Prompt& prompt, const std::vector<int32_t>& answer_ids, Answer& answer);
   void store_captured(const Prompt& prompt, const Capture& captured);
+  void copy_leading_chunk(const Prompt& prompt, const CacheReport& cache, const AskHooks& hooks);
 
   LoadedModel& model;
   KvStore* store;
@@ -252,6 +256,7 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   prompt.question = layout.question(question);
   const bool wanted = options.prefill != PrefillMode::kFull && options.prefill != PrefillMode::kPrefix;
   std::vector<ChunkRow> rows;
+  std::vector<ChunkToOrder> to_order;
   for (const Hit& hit : hits) {
     auto row = docs->chunk(hit.chunk_id);
     if (!row) continue;  // removed by another process since it was found
@@ -259,17 +264,15 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
     if (places.empty()) continue;
     answer.citations.push_back({answer.citations.size() + 1, places[0].path, places[0].line_from, places[0].line_to,
                                 row->hash.short_hex(), hit.score, row->body});
+    to_order.push_back({places[0].source_id, places[0].seq, wanted && exact_in_front(layout, *row)});
     rows.push_back(std::move(*row));
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const bool leads = i + 1 == rows.size();  // see below
-    const bool few = rows.size() <= kFewChunks && options.prefill != PrefillMode::kReuse;
-    PromptChunk chunk = lookup(layout, rows[i], wanted, leads, few);
+  const bool few = rows.size() <= kFewChunks && options.prefill != PrefillMode::kReuse;
+  for (const size_t i : chunk_order(to_order, options.order)) {  // the list of sources stays in the order of rank
+    PromptChunk chunk = lookup(layout, rows[i], wanted, prompt.chunks.empty(), few);
     chunk.report.source = answer.citations[i].source;
     prompt.chunks.push_back(std::move(chunk));
   }
-  // The best passage stands last, next to the question; the list of sources stays in the order of rank.
-  std::reverse(prompt.chunks.begin(), prompt.chunks.end());
   for (const std::string& path : options.files) attach(layout, path, prompt, answer);
   respond(prompt, std::nullopt, options, hooks, watch, 0, answer);
   return answer;
@@ -307,6 +310,24 @@ std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::s
   return hits;
 }
 
+// Whether KV of the chunk right behind the fixed prefix is in memory or stored.
+bool Answerer::Impl::exact_in_front(const PromptLayout& layout, const ChunkRow& row) {
+  const std::vector<int32_t> ids = layout.chunk(row.prompt_text());
+  if (is_resident(layout.prefix(), ids)) return true;
+  if (store == nullptr) return false;
+  const KvIdentity any = identity_of(engine, KvKind::kChunkPrefix, layout.prefix(), {}, ids);
+  const std::vector<KvRow> known =
+      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(ids));
+  return std::any_of(known.begin(), known.end(), [](const KvRow& r) { return r.kind == KvKind::kChunkPrefix; });
+}
+
+// Whether prefix and chunk are the leading rows of the live KV, as full prefill computes them.
+bool Answerer::Impl::is_resident(const std::vector<int32_t>& prefix, const std::vector<int32_t>& chunk) const {
+  std::vector<int32_t> ids = prefix;
+  ids.insert(ids.end(), chunk.begin(), chunk.end());
+  return !chunk.empty() && engine.resident_prefix(ids) == ids.size();
+}
+
 // Stored KV of a chunk. The one that `leads` stands right behind the fixed prefix: KV that was computed there is exact,
 // while KV computed behind a stand-in context is further off than anywhere else. Of few chunks the leading one is so
 // large a part that it is computed rather than taken from behind a stand-in context.
@@ -330,6 +351,8 @@ PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& r
       if (may_write()) chunk.keep_exact = row.hash;
       break;
     }
+    // One that was used before and stands first now may do so again: worth an exact copy, made behind the answer.
+    if (leads && kv_row.kind != KvKind::kChunkPrefix && kv_row.hits > 0 && may_write()) chunk.copy_exact = row.hash;
     KvIdentity wanted_identity = any;
     wanted_identity.kind = kv_row.kind;
     auto reader = store->open_row(kv_row, wanted_identity);
@@ -505,7 +528,8 @@ ReuseFacts Answerer::Impl::facts_of(const Prompt& prompt) const {
   for (const PromptChunk& chunk : prompt.chunks) {
     if (chunk.kv == nullptr) {
       facts.n_fresh += chunk.ids.size();
-    } else if (&chunk == &prompt.chunks.front() && chunk.exact_behind_prefix) {
+    } else if (&chunk == &prompt.chunks.front() &&
+               (chunk.exact_behind_prefix || is_resident(prompt.prefix, chunk.ids))) {
       facts.n_exact += chunk.ids.size();
     } else {
       facts.n_chunk += chunk.ids.size();
@@ -531,7 +555,12 @@ PromptPlan Answerer::Impl::make_plan(Prompt& prompt, const CacheReport& cache) {
     Segment s = fresh_segment(chunk.ids, chunk.report.id);
     // Right behind the fixed prefix a chunk that was computed there is no guess but the thing itself.
     const bool first = &chunk == &prompt.chunks.front();
-    if (chunk.kv != nullptr && may_reuse) {
+    if (first && plan.segments[0].from == SegmentFrom::kResident && is_resident(prompt.prefix, chunk.ids)) {
+      s.from = SegmentFrom::kResident;  // an earlier prompt began with it too
+      chunk.report.from = "ram";
+      chunk.report.reason.clear();
+      chunk.keep_exact.reset();
+    } else if (chunk.kv != nullptr && may_reuse) {
       s.from = first && chunk.exact_behind_prefix ? SegmentFrom::kExact : SegmentFrom::kChunk;
       s.kv = std::move(chunk.kv);
     }
@@ -544,7 +573,9 @@ PromptPlan Answerer::Impl::make_plan(Prompt& prompt, const CacheReport& cache) {
 // Readers go back to their chunks when a plan has to be made anew.
 void Answerer::Impl::take_back(PromptPlan& plan, Prompt& prompt) {
   const size_t first = plan.segments.size() - 1 - prompt.chunks.size();
-  for (size_t i = 0; i < prompt.chunks.size(); ++i) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
+  for (size_t i = 0; i < prompt.chunks.size(); ++i) {
+    if (plan.segments[first + i].kv != nullptr) prompt.chunks[i].kv = std::move(plan.segments[first + i].kv);
+  }
 }
 
 // `captured` takes the KV of the fixed prefix and of a leading chunk if they were computed here and are to be stored.
@@ -623,6 +654,17 @@ void Answerer::Impl::store_captured(const Prompt& prompt, const Capture& capture
       rows_of(captured.block, n_prefix, chunk.ids.size()), chunk.keep_exact);
 }
 
+// The leading chunk once more, where it is exact: the next prompt that begins with it needs no guess.
+void Answerer::Impl::copy_leading_chunk(const Prompt& prompt, const CacheReport& cache, const AskHooks& hooks) {
+  if (cache.mode != PrefillMode::kBlend || prompt.chunks.empty() || !prompt.chunks[0].copy_exact) return;
+  const PromptChunk& chunk = prompt.chunks[0];
+  const auto computed = compute_kv(engine, prompt.prefix, chunk.ids, hooks.stop);
+  if (!computed) return;
+  const KvIdentity identity = identity_of(engine, KvKind::kChunkPrefix, prompt.prefix, prompt.prefix, chunk.ids);
+  if (auto stored = store->put(identity, computed->block, KvCodec::kLossless, chunk.copy_exact); !stored.ok())
+    log_warning("an exact copy is not stored: " + stored.error().message());
+}
+
 void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& given, const AskOptions& options,
                              const AskHooks& hooks, const Stopwatch& since_question, double excluded_ms,
                              Answer& answer) {
@@ -683,6 +725,7 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   if (may_write()) write_speed(engine, catalogue(), speed);
   if (captured) store_captured(prompt, *captured);
   if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
+  if (answer.finish_reason != "interrupted") copy_leading_chunk(prompt, answer.cache, hooks);
   if (!options.want_logits) {
     answer.logits.clear();
     answer.logits_rows = 0;

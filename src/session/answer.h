@@ -14,6 +14,7 @@
 #include "engine/loaded_model.h"
 #include "engine/sampler.h"
 #include "kv/kv_store.h"
+#include "session/chunk_order.h"
 
 namespace cento {
 
@@ -24,6 +25,7 @@ const char* prefill_mode_name(PrefillMode mode);
 struct AskOptions {
   std::string collection = "default";
   size_t top_k = 5;
+  ChunkOrder order = ChunkOrder::kRank;
   std::vector<std::string> chunks;  // chunk ids (hex, or an unambiguous beginning) instead of retrieval
   std::vector<std::string> files;   // paths whose text is put into the prompt whole, behind what was found
   PrefillMode prefill = PrefillMode::kAuto;

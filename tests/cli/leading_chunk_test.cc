@@ -54,5 +54,42 @@ TEST_CASE("cli: a chunk that stands alone is computed once, kept, and exact from
   CHECK(stored_of() == before + 1);
 }
 
+TEST_CASE("cli: of several chunks one that has stood first before is kept exact, and stands first again", "[cli]") {
+  const Sandbox box;
+  box.add_model();
+  std::string text = "# Harbour\n\n";
+  for (int i = 0; i < 400; ++i)
+    text += "The boat with number " + std::to_string(i) + " lies at the quay and waits for the tide.\n\n";
+  write_all(box / "docs/harbour.md", text);
+  REQUIRE(box.run({"index", "docs"}).status == 0);
+  REQUIRE(box.run({"precompute", "-q"}).status == 0);
+  const Json any = box.json({"query", "boat number quay tide", "--json", "--max-tokens", "1", "--top-k", "5"});
+  std::vector<std::string> ids;
+  for (const Json& c : any["citations"]) ids.push_back(c["chunk"]);
+  REQUIRE(ids.size() == 5);
+  // Ranks are as given: the first is the best and stands last.
+  const auto ask = [&](const std::vector<size_t>& ranks) {
+    std::vector<std::string> args = {"query", "boats", "--json", "--max-tokens", "2", "--verify", "--prefill", "blend"};
+    for (const size_t i : ranks) args.insert(args.end(), {"--chunk", ids[i]});
+    return box.json(args)["cache"];
+  };
+  const auto leader = [](const Json& cache) { return cache["chunks"][0]["id"].get<std::string>(); };
+  const auto exact = [](const Json& cache) { return cache["tokens"]["exact"].get<int>(); };
+  // The first query has used all five once; the next that a chunk leads makes its copy, behind the answer.
+  const Json first = ask({0, 1, 2, 3});
+  CHECK(leader(first) == ids[3]);
+  const Json second = ask({0, 1, 2, 3});
+  CHECK(leader(second) == ids[3]);
+  CHECK(exact(second) == exact(first) + second["chunks"][0]["tokens"].get<int>());
+  CHECK(second["charged"].get<double>() <= first["charged"].get<double>());
+  // Whatever its rank but the best it goes in front, where it is exact.
+  const Json third = ask({0, 3, 2, 1, 4});
+  CHECK(leader(third) == ids[3]);
+  CHECK(exact(third) == exact(second));
+  const Json best = ask({3, 0, 1, 2});
+  CHECK(leader(best) == ids[2]);
+  CHECK(best["chunks"][3]["id"] == ids[3]);
+}
+
 }  // namespace
 }  // namespace cento::test
