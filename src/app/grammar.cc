@@ -134,10 +134,10 @@ void Grammar::add_precompute(CommandBuilder& program) {
   b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
   b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless",
           to_choice({"lossless", "raw"}, [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
-  b.value("--context", "stand-in|prefix",
-          "what a chunk is computed behind: text of its kind (closer to a real prompt), or the fixed prefix alone",
-          "stand-in", to_choice({"stand-in", "prefix"}, [&o](const std::string& v) {
-            o.context = v == "prefix" ? ContextKind::kPrefix : ContextKind::kStandIn;
+  b.value("--context", "stand-in|prefix|both",
+          "what a chunk is computed behind: text of its kind (closer to a real prompt), the fixed prefix alone, or both",
+          "stand-in", to_choice({"stand-in", "prefix", "both"}, [&o](const std::string& v) {
+            o.context = v == "prefix" ? ContextKind::kPrefix : v == "both" ? ContextKind::kBoth : ContextKind::kStandIn;
           }));
   b.value("--max-bytes", "SIZE", "most bytes of stored KV; chunks beyond it are skipped", "",
           to_optional_size(o.max_bytes));

@@ -46,17 +46,22 @@ class Precompute {
                     "query works without stored KV"};
       }
     }
-    if (options_.context == ContextKind::kStandIn) contexts_->choose_passages(!options_.dry_run);
+    if (options_.context != ContextKind::kPrefix) contexts_->choose_passages(!options_.dry_run);
     if (!options_.dry_run && !contexts_->order().empty()) store_prefix();
     const std::vector<DocStore::ChunkInOrder> wanted = wanted_chunks();
-    report_.wanted = wanted.size();
+    // The copies last: a run that is stopped has what every prompt needs.
+    std::vector<bool> rounds = {options_.context != ContextKind::kPrefix};
+    if (options_.context == ContextKind::kBoth) rounds.push_back(false);
+    report_.wanted = wanted.size() * rounds.size();
     size_t done = 0;
-    for (const auto& place : wanted) {
-      if (hooks_.stop && hooks_.stop()) report_.stopped = true;
-      if (report_.stopped) break;
-      one(place);
-      ++done;
-      if (hooks_.progress) hooks_.progress(done, wanted.size(), report_.tokens, watch.ms() / 1000);
+    for (const bool behind_stand_in : rounds) {
+      for (const auto& place : wanted) {
+        if (hooks_.stop && hooks_.stop()) report_.stopped = true;
+        if (report_.stopped) break;
+        one(place, behind_stand_in);
+        ++done;
+        if (hooks_.progress) hooks_.progress(done, report_.wanted, report_.tokens, watch.ms() / 1000);
+      }
     }
     if (report_.made > 0) write_speed(engine_, &store_.catalogue(), speed_);
     report_.seconds = watch.ms() / 1000;
@@ -86,14 +91,14 @@ class Precompute {
     std::move(store_.put(identity, computed->block, options_.codec, std::nullopt)).or_throw();
   }
 
-  void one(const DocStore::ChunkInOrder& place) {
+  void one(const DocStore::ChunkInOrder& place, bool behind_stand_in) {
     const auto chunk = docs_.chunk(place.chunk_id);
     if (!chunk) return;  // gone since the list was made
     const std::vector<int32_t>& ids = contexts_->ids_of(place.chunk_id);
     const std::vector<int32_t>& prefix = layout_.prefix();
     std::vector<int32_t> context = prefix;
     KvKind kind = KvKind::kChunkPrefix;
-    if (options_.context == ContextKind::kStandIn) {
+    if (behind_stand_in) {
       const std::vector<int32_t> stand_in = contexts_->context_of(place);
       if (!stand_in.empty()) kind = KvKind::kChunkStandIn;
       context.insert(context.end(), stand_in.begin(), stand_in.end());

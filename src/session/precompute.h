@@ -14,7 +14,9 @@
 
 namespace cento {
 
-enum class ContextKind { kStandIn, kPrefix };
+// What a chunk's KV is computed behind. kBoth: behind the stand-in context and, in a second round, once more behind the
+// fixed prefix, where it is exact for prompts that the chunk leads; each chunk counts twice then.
+enum class ContextKind { kStandIn, kPrefix, kBoth };
 
 struct PrecomputeOptions {
   std::string collection = "default";

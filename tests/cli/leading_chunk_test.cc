@@ -91,5 +91,33 @@ TEST_CASE("cli: of several chunks one that has stood first before is kept exact,
   CHECK(best["chunks"][3]["id"] == ids[3]);
 }
 
+TEST_CASE("cli: precompute --context both stores exact copies, and the first prompt uses one", "[cli]") {
+  const Sandbox box;
+  box.add_model();
+  std::string text = "# Harbour\n\n";
+  for (int i = 0; i < 400; ++i)
+    text += "The boat with number " + std::to_string(i) + " lies at the quay and waits for the tide.\n\n";
+  write_all(box / "docs/harbour.md", text);
+  REQUIRE(box.run({"index", "docs"}).status == 0);
+  const Json once = box.json({"precompute", "-q", "--json"});
+  const Json both = box.json({"precompute", "-q", "--json", "--context", "both"});
+  const int n = once["chunks"]["wanted"];
+  REQUIRE(n > 5);
+  CHECK(both["chunks"]["wanted"] == 2 * n);
+  CHECK(both["chunks"]["present"] == n);
+  CHECK(both["chunks"]["made"] == n);
+  CHECK(both["chunks"]["evicted"] == 0);
+  const Json again = box.json({"precompute", "-q", "--json", "--context", "both"});
+  CHECK(again["chunks"]["present"] == 2 * n);
+  const Json cache =
+      box.json({"query", "boat number quay tide", "--json", "--max-tokens", "1", "--prefill", "blend"})["cache"];
+  int prefix = cache["tokens"]["exact"];
+  prefix -= cache["chunks"][0]["tokens"].get<int>();
+  CHECK(prefix > 0);  // the fixed prefix is exact too
+  int stored = 0;
+  for (size_t i = 1; i < cache["chunks"].size(); ++i) stored += cache["chunks"][i]["tokens"].get<int>();
+  CHECK(cache["tokens"]["reused"].get<int>() + cache["tokens"]["recomputed"].get<int>() == stored);
+}
+
 }  // namespace
 }  // namespace cento::test
