@@ -208,13 +208,15 @@ TrialSetting setting_of(const BlendSettings& rest, std::string policy, double ra
   s.stand_in = context != "prefix";
   s.exact_first = context == "exact-first";
   const bool gradual = policy.ends_with(kGradual);
+  if (gradual && !rest.layer_ratios.empty())
+    throw Error{Code::kUsage, "--policy: " + policy + " has layer ratios of its own", "", "leave --layer-ratios out"};
   if (gradual && ratio < 0)
     throw Error{Code::kUsage, "--policy: " + policy + " needs a ratio of its own", "", "give --ratio numbers"};
   if (gradual) policy.resize(policy.size() - kGradual.size());
   const PolicyKind kind = *find_policy(policy);
   if (kind != PolicyKind::kNone && kind != PolicyKind::kAll) {  // for these the rest changes nothing
     s.blend = rest;
-    if (ratio >= 0) s.blend.ratio = ratio;
+    if (ratio >= 0 && rest.layer_ratios.empty()) s.blend.ratio = ratio;
     if (gradual) s.blend.layer_ratios = gradual_ratios(ratio, rest.check_layer, n_layers);
     s.blend.repair = *find_repair(repair);
   }
@@ -227,6 +229,8 @@ TrialSetting setting_of(const BlendSettings& rest, std::string policy, double ra
 
 std::vector<TrialSetting> settings_of(const EvalCommand& command, size_t n_layers) {
   std::vector<TrialSetting> out;
+  BlendSettings rest = command.blend;
+  rest.layer_ratios = command.layer_ratios;
   const auto add = [&out](TrialSetting s) {
     const bool known = std::any_of(out.begin(), out.end(), [&](const TrialSetting& o) { return o.name == s.name; });
     if (!known) out.push_back(std::move(s));  // none and all are the same at every ratio
@@ -235,7 +239,7 @@ std::vector<TrialSetting> settings_of(const EvalCommand& command, size_t n_layer
     for (const std::string& policy : command.policies) {
       for (const double ratio : command.ratios) {
         for (const std::string& repair : command.repairs)
-          add(setting_of(command.blend, policy, ratio, context, repair, n_layers));
+          add(setting_of(rest, policy, ratio, context, repair, n_layers));
       }
     }
   }

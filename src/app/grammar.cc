@@ -134,11 +134,12 @@ void Grammar::add_precompute(CommandBuilder& program) {
   b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
   b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless",
           to_choice({"lossless", "raw"}, [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
-  b.value("--context", "stand-in|prefix|both",
-          "what a chunk is computed behind: text of its kind (closer to a real prompt), the fixed prefix alone, or both",
-          "stand-in", to_choice({"stand-in", "prefix", "both"}, [&o](const std::string& v) {
-            o.context = v == "prefix" ? ContextKind::kPrefix : v == "both" ? ContextKind::kBoth : ContextKind::kStandIn;
-          }));
+  b.value(
+      "--context", "stand-in|prefix|both",
+      "what a chunk is computed behind: text of its kind (closer to a real prompt), the fixed prefix alone, or both",
+      "stand-in", to_choice({"stand-in", "prefix", "both"}, [&o](const std::string& v) {
+        o.context = v == "prefix" ? ContextKind::kPrefix : v == "both" ? ContextKind::kBoth : ContextKind::kStandIn;
+      }));
   b.value("--max-bytes", "SIZE", "most bytes of stored KV; chunks beyond it are skipped", "",
           to_optional_size(o.max_bytes));
   b.value("--only", "GLOB", "only chunks of files that match", "", to_text(o.only_glob));
@@ -295,6 +296,13 @@ void Grammar::add_eval(CommandBuilder& program) {
               if (word != "default") to_real(ratio, 0, 1)({word});
               eval.ratios.push_back(ratio);
             }
+          });
+  b.value("--layer-ratios", "R,...",
+          "instead of --ratio: one for each layer from the first on, the last for all behind", "",
+          [this](const std::vector<std::string>& v) {
+            eval.layer_ratios.clear();
+            for (const std::string& word : split_list(v.back()))
+              to_real(eval.layer_ratios.emplace_back(), 0, 1)({word});
           });
   b.value("--context", "NAME,...", "what chunk KV is computed behind: stand-in, exact-first, prefix", "stand-in",
           to_word_list(eval.contexts, {"stand-in", "exact-first", "prefix"}));

@@ -54,5 +54,19 @@ TEST_CASE("eval settings: gradual filtering starts at one and a half times the r
   CHECK_THROWS_AS(settings_of(c, 4), Error);
 }
 
+TEST_CASE("eval settings: layer ratios take the place of ratios", "[app]") {
+  EvalCommand c;
+  c.policies = {"query", "none"};
+  c.layer_ratios = {0.3, 0.2, 0.1};
+  const auto settings = settings_of(c, 4);
+  REQUIRE(settings.size() == 2);  // one for both of the default ratios
+  CHECK(settings[0].blend.layer_ratios == std::vector<double>{0.3, 0.2, 0.1});
+  CHECK_FALSE(settings[0].blend.ratio);
+  CHECK(settings[0].name == "query r=0.3..0.1 stand-in");
+  CHECK(settings[1].name == "none stand-in");
+  c.policies = {"dev-kv-gradual"};
+  CHECK_THROWS_AS(settings_of(c, 4), Error);
+}
+
 }  // namespace
 }  // namespace cento
