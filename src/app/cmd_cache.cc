@@ -4,9 +4,11 @@
 #include <set>
 
 #include "app/commands.h"
+#include "app/interrupt.h"
 #include "app/json.h"
 #include "app/store_options.h"
 #include "base/text.h"
+#include "kv/kv_export.h"
 
 namespace cento {
 namespace {
@@ -134,8 +136,8 @@ int cache_list(Run& run) {
   return 0;
 }
 
-int cache_verify(Run& run) {
-  const auto store = open_store(run.common(), StoreUse::kRead);
+int cache_verify(Run& run, bool repair) {
+  const auto store = open_store(run.common(), repair ? StoreUse::kWrite : StoreUse::kRead);
   const KvStore::Verified verified = store->kv.verify();
   Json out;
   out["blobs"] = verified.blobs;
@@ -143,13 +145,16 @@ int cache_verify(Run& run) {
   for (const auto& [key, reason] : verified.bad) {
     out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
     run.terminal.warning(key.short_hex() + ": " + reason);
+    if (repair) store->kv.set_aside(key, reason);
   }
-  const std::string text =
-      std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) + " damaged\n";
+  if (repair) out["repaired"] = verified.bad.size();
+  const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) +
+                           " damaged" + (repair && !verified.bad.empty() ? ", taken out of the store" : "") + "\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
   if (verified.bad.empty()) return 0;
-  run.terminal.note(
-      "damaged pieces are never used; `cento cache rm ID` removes one, the next `cento precompute` computes it again");
+  run.terminal.note(repair ? "the next `cento precompute` computes them again; `cento cache gc` frees their space"
+                           : "damaged pieces are never used; `cento cache verify --repair` takes them out, the next "
+                             "`cento precompute` computes them again");
   return exit_status(Code::kInput);
 }
 
@@ -245,6 +250,59 @@ int cache_trim(Run& run, uint64_t max_bytes) {
   return 0;
 }
 
+ExportHooks hooks_of(Run& run, const char* what, const char* unit) {
+  ExportHooks hooks;
+  hooks.stop = interrupt_requested;
+  hooks.progress = [&run, what, unit](uint64_t done, uint64_t total) {
+    run.terminal.progress(what, done, total, unit);
+  };
+  return hooks;
+}
+
+int cache_export(Run& run, const std::string& file) {
+  const auto store = open_store(run.common(), StoreUse::kRead);
+  const auto rows = store->catalogue.all_kv();
+  if (rows.empty()) throw Error{Code::kInput, "nothing is stored yet", store->catalogue.dir(), "cento precompute"};
+  const ExportReport report = export_kv(store->kv, rows, file, hooks_of(run, "export", "pieces"));
+  run.terminal.end_progress();
+  if (report.stopped) {
+    run.terminal.note("stopped; nothing was written");
+    return kInterruptedStatus;
+  }
+  Json out = {{"blobs", report.blobs}, {"bytes", report.bytes}};
+  put_path(out, "file", file);
+  out["skipped"] = Json::array();
+  for (const auto& [key, reason] : report.skipped) {
+    out["skipped"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
+    run.terminal.warning("left out: " + key.short_hex() + ": " + reason);
+  }
+  run.terminal.out(run.common().json ? json_line(out)
+                                     : std::to_string(report.blobs) + " pieces, " + size_text(report.bytes) + " in " +
+                                           printable(file) + "\n");
+  return report.skipped.empty() ? 0 : kPartlyDoneStatus;
+}
+
+int cache_import(Run& run, const std::string& file) {
+  const auto store = open_store(run.common(), StoreUse::kCreate);
+  const ImportReport report = import_kv(store->kv, file, hooks_of(run, "import", "bytes"));
+  run.terminal.end_progress();
+  Json out = {{"imported", report.imported}, {"present", report.present}, {"bytes", report.bytes}};
+  out["skipped"] = Json::array();
+  for (const auto& [where, reason] : report.refused) {
+    out["skipped"].push_back({{"where", where}, {"reason", json_text(reason)}});
+    run.terminal.warning("refused: " + where + ": " + reason);
+  }
+  run.terminal.out(run.common().json
+                       ? json_line(out)
+                       : std::to_string(report.imported) + " pieces imported, " + size_text(report.bytes) + "; " +
+                             std::to_string(report.present) + " were there already\n");
+  if (report.stopped) {
+    run.terminal.note("stopped; what was imported stays, and the same command goes on from there");
+    return kInterruptedStatus;
+  }
+  return report.refused.empty() ? 0 : kPartlyDoneStatus;
+}
+
 }  // namespace
 
 int cmd_cache(Run& run, const CacheCommand& command) {
@@ -254,13 +312,17 @@ int cmd_cache(Run& run, const CacheCommand& command) {
     case CacheCommand::Action::kList:
       return cache_list(run);
     case CacheCommand::Action::kVerify:
-      return cache_verify(run);
+      return cache_verify(run, command.repair);
     case CacheCommand::Action::kGc:
       return cache_gc(run);
     case CacheCommand::Action::kRemove:
       return cache_remove(run, command.ids);
     case CacheCommand::Action::kTrim:
       return cache_trim(run, command.max_bytes);
+    case CacheCommand::Action::kExport:
+      return cache_export(run, command.file);
+    case CacheCommand::Action::kImport:
+      return cache_import(run, command.file);
   }
   return exit_status(Code::kInternal);
 }

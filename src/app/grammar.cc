@@ -211,7 +211,19 @@ void Grammar::add_cache(CommandBuilder& program) {
                                         "cento cache trim --max-bytes 2GiB");
   b.subcommand("status", "sizes and counts", "", "cento cache status --json");
   b.subcommand("list", "every stored piece of KV", "", "cento cache list");
-  b.subcommand("verify", "read everything and check it", "Exit status 3 if anything is damaged.", "cento cache verify");
+  CommandBuilder verify = b.subcommand("verify", "read everything and check it",
+                                       "Exit status 3 if anything is damaged.", "cento cache verify --repair");
+  verify.flag("--repair", "take damaged pieces out of the store: the next precompute computes them again",
+              cache.repair);
+  CommandBuilder out =
+      b.subcommand("export", "all stored KV in one file, for another machine", "", "cento cache export kv.cento");
+  out.positional("FILE", "to write; replaced if it is there", true, to_text(cache.file));
+  CommandBuilder in = b.subcommand("import", "take in the KV of such a file",
+                                   "Every piece is checked as one that is read. It is used where model, prompt text "
+                                   "and chunk are the same; index the\n"
+                                   "documents first: `cache gc` removes KV of chunks that are in no collection.",
+                                   "cento cache import kv.cento");
+  in.positional("FILE", "that `cache export` wrote", true, to_text(cache.file));
   b.subcommand("gc", "remove files and rows that nothing refers to", "", "cento cache gc");
   CommandBuilder rm = b.subcommand("rm", "remove stored KV", "", "cento cache rm 3fa9c1d2");
   rm.positional("ID", "id of stored KV or of a chunk, or the beginning of one (8 digits at least)", true,

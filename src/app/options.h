@@ -60,8 +60,10 @@ struct QueryCommand {
 };
 
 struct CacheCommand {
-  enum class Action { kStatus, kList, kVerify, kGc, kRemove, kTrim } action = Action::kStatus;
-  std::vector<std::string> ids;
+  enum class Action { kStatus, kList, kVerify, kGc, kRemove, kTrim, kExport, kImport } action = Action::kStatus;
+  std::vector<std::string> ids;  // of rm
+  std::string file;              // of export and import
+  bool repair = false;           // of verify: damaged pieces are set aside
   uint64_t max_bytes = 0;
 };
 

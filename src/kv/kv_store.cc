@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "kv/blob_codec.h"
 #include "kv/blob_reader.h"
+#include "kv/bytes_file.h"
 
 namespace cento {
 namespace {
@@ -38,6 +39,43 @@ BlobHeader about(const KvIdentity& identity) {
   header.ids.assign(identity.ids.begin(), identity.ids.end());
   header.key = key_of(header);
   return header;
+}
+
+KvRow row_of(const BlobHeader& header, const char* codec, uint64_t n_bytes, const std::optional<Hash>& chunk_hash,
+             int64_t now_ms) {
+  KvRow row;
+  row.key = header.key;
+  row.fingerprint = header.fingerprint;
+  row.layout = header.layout;
+  row.prefix_id = header.prefix_id;
+  row.ids_hash = kv_ids_hash(header.ids);
+  row.context_id = header.context_id;
+  row.chunk_hash = chunk_hash;
+  row.kind = header.kind;
+  row.codec = codec;
+  row.n_tokens = header.ids.size();
+  row.n_bytes = n_bytes;
+  row.created_ms = row.last_used_ms = now_ms;
+  return row;
+}
+
+// Header, key and every frame; `wanted`: the key it must have.
+Result<BlobHeader> check_blob(std::unique_ptr<File> file, const std::string& where, const std::optional<Hash>& wanted) {
+  auto header = read_blob_header(*file, where);
+  if (!header) return header.error();
+  if (key_of(*header) != header->key || (wanted && header->key != *wanted)) return miss("other key", where);
+  try {
+    const BlobHeader checked = *header;
+    const uint64_t n_bytes = checked.shape.side_bytes(checked.ids.size());
+    std::vector<std::byte> k(n_bytes), v(n_bytes);
+    BlobReader reader(std::move(file), std::move(*header), where);
+    for (uint32_t layer = 0; layer < reader.shape().n_layers; ++layer) {
+      if (auto s = reader.read_layer(layer, k, v); !s) return s.error();
+    }
+    return checked;
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kResource, "not enough memory to read it", where};
+  }
 }
 
 // The first difference, in words; "" if there is none.
@@ -197,25 +235,46 @@ Result<KvRow> KvStore::put(const KvIdentity& identity, const KvBlock& block, KvC
     const BlobHeader header = about(identity);
     const auto bytes = encode_blob(header, block, codec);
     if (!bytes) return bytes.error();
-    KvRow row;
-    row.key = header.key;
-    row.fingerprint = header.fingerprint;
-    row.layout = header.layout;
-    row.prefix_id = header.prefix_id;
-    row.ids_hash = kv_ids_hash(header.ids);
-    row.context_id = header.context_id;
-    row.chunk_hash = chunk_hash;
-    row.kind = header.kind;
-    row.codec = kv_codec_name(codec);
-    row.n_tokens = header.ids.size();
-    row.n_bytes = bytes->size();
-    row.created_ms = row.last_used_ms = catalogue_->clock().unix_ms();
+    const KvRow row = row_of(header, kv_codec_name(codec), bytes->size(), chunk_hash, catalogue_->clock().unix_ms());
     if (auto s = write(row, *bytes); !s) return s.error();
     return row;
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
     return Error{Code::kResource, "not enough memory to store KV of " + std::to_string(block.n_tokens()) + " tokens"};
+  }
+}
+
+Result<std::vector<std::byte>> KvStore::read_blob(const Hash& key) {
+  const std::string path = path_of(key);
+  if (!fs_->exists(path)) return miss("file missing", path);
+  const auto file = fs_->open_read(path);
+  if (!file) return file.error();
+  const auto size = (*file)->size();
+  if (!size) return size.error();
+  try {
+    std::vector<std::byte> bytes(*size);
+    if (auto s = (*file)->read_at(0, bytes); !s) return s.error();
+    if (const auto checked = check_blob(std::make_unique<BytesFile>(bytes), path, key); !checked)
+      return checked.error();
+    return bytes;
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kResource, "not enough memory to read it", path};
+  }
+}
+
+Result<bool> KvStore::add_blob(std::span<const std::byte> bytes, const std::optional<Hash>& chunk_hash) {
+  const auto checked = check_blob(std::make_unique<BytesFile>(bytes), "", {});
+  if (!checked) return checked.error();
+  try {
+    require_writable();
+    if (catalogue_->kv(checked->key) && fs_->exists(path_of(checked->key))) return false;
+    const KvRow row = row_of(*checked, kv_codec_name(checked->codecs.back()), bytes.size(), chunk_hash,
+                             catalogue_->clock().unix_ms());
+    if (auto s = write(row, bytes); !s) return s.error();
+    return true;
+  } catch (const Error& error) {
+    return error;
   }
 }
 
@@ -341,20 +400,8 @@ Status KvStore::verify_blob(const Hash& key) {
   if (!fs_->exists(path)) return miss("file missing", path);
   auto file = fs_->open_read(path);
   if (!file) return file.error();
-  auto header = read_blob_header(**file, path);
-  if (!header) return header.error();
-  if (header->key != key || key_of(*header) != key) return miss("other key", path);
-  try {
-    const uint64_t n_bytes = header->shape.side_bytes(header->ids.size());
-    std::vector<std::byte> k(n_bytes), v(n_bytes);
-    BlobReader reader(std::move(*file), std::move(*header), path);
-    for (uint32_t layer = 0; layer < reader.shape().n_layers; ++layer) {
-      if (auto s = reader.read_layer(layer, k, v); !s) return s;
-    }
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kResource, "not enough memory to read it", path};
-  }
-  return Status::done();
+  const auto checked = check_blob(std::move(*file), path, key);
+  return checked.ok() ? Status::done() : Status(checked.error());
 }
 
 }  // namespace cento

@@ -72,6 +72,12 @@ class KvStore {
                     const std::optional<Hash>& chunk_hash);
   Status remove(const Hash& key);  // row, then file
 
+  // A stored blob as it is on disk, checked in full. Nothing is set aside.
+  Result<std::vector<std::byte>> read_blob(const Hash& key);
+  // Takes in a blob of another store, checked in full (header, key, every frame). False: there was one of its key
+  // already, which stays. Error(kInput): damaged, or of a version that is not known.
+  Result<bool> add_blob(std::span<const std::byte> bytes, const std::optional<Hash>& chunk_hash);
+
   struct Leftovers {
     uint64_t files = 0, rows = 0, bytes = 0;
   };
