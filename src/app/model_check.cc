@@ -30,7 +30,7 @@ Json check_json(const GateCheck& c) {
 }
 
 std::string check_text(const GateCheck& c) {
-  return line("%-28s %-6s  %.3g (limit %.3g)\n", c.name.c_str(), c.passed() ? "passed" : "FAILED", c.figure, c.limit);
+  return line("%-30s %-6s  %.3g (limit %.3g)\n", c.name.c_str(), c.passed() ? "passed" : "FAILED", c.figure, c.limit);
 }
 
 Json calibration_json(const Calibration& c) {

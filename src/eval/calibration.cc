@@ -56,17 +56,11 @@ const Measured& chosen_ratio(const std::vector<Measured>& all) {
   return *best;
 }
 
-// A repair is taken if it is better on average and makes no prompt worse than the worst is without it.
-Repair chosen_repair(const std::vector<Measured>& all) {
-  const auto with = [&](Repair repair) {
-    return std::find_if(all.begin(), all.end(), [&](const Measured& m) {
-      const BlendSettings& b = m.setting.blend;
-      return m.setting.stand_in && b.policy == PolicyKind::kQuery && *b.ratio == kRepairRatio && b.repair == repair;
-    });
-  };
-  const auto none = with(Repair::kNone), shift = with(Repair::kShift);
-  const bool better = mean(shift->kl) < mean(none->kl) && row_of(*shift).kl_worst <= row_of(*none).kl_worst;
-  return better ? Repair::kShift : Repair::kNone;
+const Measured& with_repair(const std::vector<Measured>& all, Repair repair) {
+  return *std::find_if(all.begin(), all.end(), [&](const Measured& m) {
+    const BlendSettings& b = m.setting.blend;
+    return m.setting.stand_in && b.policy == PolicyKind::kQuery && *b.ratio == kRepairRatio && b.repair == repair;
+  });
 }
 
 std::vector<double> rows_of(const std::vector<GuardSample>& samples) {
@@ -170,7 +164,7 @@ Calibration calibrate(Engine& engine, const CalibrationHooks& hooks) {
   for (const Measured& m : all) out.rows.push_back(row_of(m));
   const Measured& chosen = chosen_ratio(all);
   out.record.ratio = *chosen.setting.blend.ratio;
-  out.record.repair = chosen_repair(all);
+  out.record.repair = choose_repair(with_repair(all, Repair::kNone).kl, with_repair(all, Repair::kShift).kl);
   out.record.kl = mean(chosen.kl);
   out.record.kl_worst = row_of(chosen).kl_worst;
   out.record.top1 = mean(chosen.top1);
@@ -180,6 +174,15 @@ Calibration calibrate(Engine& engine, const CalibrationHooks& hooks) {
     out.guard = guard->quality;
   }
   return out;
+}
+
+Repair choose_repair(const std::vector<double>& kl_none, const std::vector<double>& kl_shift) {
+  const auto difference = bootstrap_difference(kl_shift, kl_none);
+  if (!difference || difference->high >= 0) return Repair::kNone;
+  for (size_t i = 0; i < kl_none.size(); ++i) {
+    if (kl_shift[i] > std::max(1.5 * kl_none[i], kl_none[i] + 0.01)) return Repair::kNone;
+  }
+  return Repair::kShift;
 }
 
 std::optional<FittedGuard> fit_guard(const std::vector<GuardSample>& samples) {

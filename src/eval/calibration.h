@@ -45,6 +45,11 @@ std::vector<TrialPrompt> calibration_prompts(const LoadedModel& model, uint64_t 
 
 Calibration calibrate(Engine& engine, const CalibrationHooks& hooks);
 
+// kShift only where it is surely better: the 95 % interval of the paired difference of the KL lies below 0, and no
+// prompt comes out half as far again as without it, or .01 farther; single prompts are where it does its harm
+// (docs/BLENDING.md). One value a prompt, in the same order.
+Repair choose_repair(const std::vector<double>& kl_none, const std::vector<double>& kl_shift);
+
 // What one trial says about the guard: features and whether its KL was above kGuardKl.
 struct GuardSample {
   size_t prompt = 0;  // samples of one prompt are never on both sides of a test

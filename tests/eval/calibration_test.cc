@@ -75,6 +75,26 @@ TEST_CASE("guard: none where nothing tells, nothing said where either kind is ra
   CHECK_FALSE(fit_guard({}));
 }
 
+TEST_CASE("calibration: a repair is taken only where it is surely better and harms no prompt", "[eval]") {
+  std::vector<double> none, shift;
+  for (int i = 0; i < 12; ++i) {
+    none.push_back(0.03 + 0.001 * i);
+    shift.push_back(none.back() - 0.008 - 0.0002 * i);
+  }
+  CHECK(choose_repair(none, shift) == Repair::kShift);
+  CHECK(choose_repair(shift, none) == Repair::kNone);
+  CHECK(choose_repair(none, none) == Repair::kNone);
+  // Better on average, but of one prompt it makes something else.
+  std::vector<double> one_harmed = shift;
+  one_harmed[3] = 0.06;
+  CHECK(choose_repair(none, one_harmed) == Repair::kNone);
+  // Better on average by chance.
+  std::vector<double> mixed = none;
+  for (size_t i = 0; i < mixed.size(); ++i) mixed[i] += i % 2 == 0 ? -0.006 : 0.005;
+  CHECK(choose_repair(none, mixed) == Repair::kNone);
+  CHECK(choose_repair({}, {}) == Repair::kNone);
+}
+
 TEST_CASE("calibration: prompts hold the passages of the answer once, and stand behind none of their own", "[eval]") {
   const ModelFile file(long_spec());
   LoadedEngine loaded(file.path(), best_ops(), Precision::kFast);
