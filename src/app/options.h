@@ -88,6 +88,7 @@ struct EvalCommand {
   std::vector<double> ratios = {0.05, 0.15};
   std::vector<std::string> contexts = {"stand-in"};
   std::vector<std::string> repairs = {"none"};
+  std::vector<std::string> codecs = {"lossless"};
   BlendSettings blend;  // the rest, the same for all
   std::string logits_folder;
   RunOptions run;
