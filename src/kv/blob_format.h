@@ -78,8 +78,8 @@ inline constexpr uint8_t kMethodLossless = 1;
 inline constexpr uint8_t kQuantVersion = 1;
 inline constexpr size_t kQuantStartBytes = 4;
 inline constexpr size_t kQuantHeaderBytes = 28;
-// Few bits: one part of whole codes. Eight: their upper halves and their lower ones apart, since the lower ones are
-// as good as random and need not go through zstd; that unpacks nearly twice as fast (docs/STORE.md).
+// Few bits: one part of whole codes. Eight: their upper halves, one a byte, and their lower ones, two a byte. The lower
+// ones are as good as random, and sixteen symbols unpack faster than 256 (docs/STORE.md).
 inline constexpr uint8_t kCodesWhole = 0;
 inline constexpr uint8_t kCodesHalved = 1;
 

@@ -78,22 +78,22 @@ void join_planes(const std::array<const uint8_t*, 4>& planes, size_t n, size_t w
 
 void split_halves(const uint8_t* bytes, size_t n, uint8_t* upper, uint8_t* lower) {
   const size_t half = (n + 1) / 2;
-  const uint8_t* second = bytes + half;
-  for (size_t i = 0; i < n - half; ++i) {
-    upper[i] = static_cast<uint8_t>(bytes[i] >> 4 | (second[i] & 0xf0));
-    lower[i] = static_cast<uint8_t>((bytes[i] & 0x0f) | second[i] << 4);
-  }
-  if (n % 2 != 0) {
-    upper[half - 1] = static_cast<uint8_t>(bytes[half - 1] >> 4);
-    lower[half - 1] = static_cast<uint8_t>(bytes[half - 1] & 0x0f);
-  }
+  for (size_t i = 0; i < n; ++i) upper[i] = static_cast<uint8_t>(bytes[i] >> 4);
+  for (size_t i = 0; i < half; ++i) lower[i] = static_cast<uint8_t>(bytes[i] & 0x0f);
+  for (size_t i = half; i < n; ++i) lower[i - half] = static_cast<uint8_t>(lower[i - half] | bytes[i] << 4);
 }
 
 void join_halves(const uint8_t* upper, const uint8_t* lower, size_t n, uint8_t* bytes) {
   const size_t half = (n + 1) / 2;
-  uint8_t* second = bytes + half;
-  for (size_t i = 0; i < half; ++i) bytes[i] = static_cast<uint8_t>(upper[i] << 4 | (lower[i] & 0x0f));
-  for (size_t i = 0; i < n - half; ++i) second[i] = static_cast<uint8_t>((upper[i] & 0xf0) | lower[i] >> 4);
+  const auto piece = [](const Bytes& high, const Bytes& low) { return high << 4 | low; };
+  size_t i = 0;
+  for (; half + i + 16 <= n; i += 16) {
+    const Bytes low = load(lower + i);
+    store(bytes + i, piece(load(upper + i), low & 0x0f));
+    store(bytes + half + i, piece(load(upper + half + i), low >> 4));
+  }
+  for (size_t j = i; j < half; ++j) bytes[j] = static_cast<uint8_t>(upper[j] << 4 | (lower[j] & 0x0f));
+  for (size_t j = half + i; j < n; ++j) bytes[j] = static_cast<uint8_t>(upper[j] << 4 | lower[j - half] >> 4);
 }
 
 }  // namespace cento

@@ -12,8 +12,8 @@ void split_planes(const std::byte* raw, size_t n, size_t width, const std::array
 // Its inverse.
 void join_planes(const std::array<const uint8_t*, 4>& planes, size_t n, size_t width, std::byte* raw);
 
-// The upper and the lower four bits of n bytes, each two to a byte: byte i of a half holds those of bytes i (in its
-// lower four bits) and i + ceil(n / 2) (in its upper ones; 0 behind the end).
+// The upper four bits of n bytes, one a byte: [n]; and the lower four, two a byte: [ceil(n / 2)], where byte i holds
+// those of bytes i (in its lower four bits) and i + ceil(n / 2) (in its upper ones; 0 behind the end).
 void split_halves(const uint8_t* bytes, size_t n, uint8_t* upper, uint8_t* lower);
 // Its inverse.
 void join_halves(const uint8_t* upper, const uint8_t* lower, size_t n, uint8_t* bytes);

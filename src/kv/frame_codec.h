@@ -56,8 +56,8 @@ class FrameCodec {
   std::unique_ptr<State> state_;
 };
 
-// What comes back of a block that is stored with a codec. Single precision, which the lossy ones do not take, is rounded
-// to half for them: to measure what they lose without the noise of faster arithmetic.
+// What comes back of a block that is stored with a codec. Single precision, which the lossy ones do not take, is
+// rounded to half for them: to measure what they lose without the noise of faster arithmetic.
 KvBlock through_codec(const KvBlock& block, KvCodec codec);
 
 }  // namespace cento

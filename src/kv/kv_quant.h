@@ -35,10 +35,15 @@ size_t n_quant_params(QuantMethod method, uint32_t group, size_t t, size_t c);
 struct QuantRecipe {
   QuantMethod method = QuantMethod::kPerChannel;
   uint32_t group = 1;
-  // 0: the scale is the largest distance from the centre over 127, and no value is exact. Else (kPerChannel): the scale
-  // is this share of what the standard deviation would be for normally distributed values; those beyond 127 scales from
-  // the centre are exact.
+  // 0: the scale is the largest distance from the centre over 112, and no value is exact. Else (kPerChannel): the scale
+  // is this share of the spread, and values beyond 127 scales from the centre are exact.
   double step = 0;
+  // What the scale of a channel follows its own spread with, over the geometric mean of all channels' spreads: 1: it is
+  // a share of the channel's own; 0: all channels have one scale, and those of large spread get more of the bits that
+  // an entropy coder spends; below 0: they get even finer scales. Spread: mean distance from the centre, in standard
+  // deviations of a normal distribution.
+  double follow = 0;
+  bool centred = true;  // kPerChannel; else all centres are 0
 };
 
 // Quantises halves [T, C]; keeps its buffers between calls. One thread at a time.
@@ -53,6 +58,7 @@ class Quantiser {
 
  private:
   void per_channel(const QuantRecipe& recipe, size_t t, size_t c, QuantFrame& out);
+  void set_steps(const QuantRecipe& recipe, const float* x, size_t n, size_t c);
   void per_token(size_t t, size_t c, QuantFrame& out);
 
   std::vector<float> values_, centre_, scale_, low_, high_, sum_;

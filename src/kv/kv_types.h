@@ -29,7 +29,7 @@ enum class KvCodec : uint8_t {
   kLossless = 1,  // byte planes, each compressed where that saves something
   kInt8 = 2,      // lossy from here on, of half precision only: 8 bits a value
   kK8v4 = 3,      // K 8 bits, V about 4
-  kInt4 = 4,      // about 4 bits, 8 in the first layer
+  kInt4 = 4,      // about 4 bits
 };
 
 inline constexpr std::array kKvCodecs = {KvCodec::kRaw, KvCodec::kLossless, KvCodec::kInt8, KvCodec::kK8v4,

@@ -16,7 +16,7 @@ using namespace cento::test;
 
 namespace {
 
-constexpr double kStep = 0.28;  // of few bits: the scale as a share of the standard deviation
+constexpr double kStep = 0.29;  // of few bits: the scale as a share of the standard deviation
 constexpr std::array kLossy = {KvCodec::kInt8, KvCodec::kK8v4, KvCodec::kInt4};
 
 std::vector<std::byte> encoded(KvCodec codec, const FrameShape& shape, std::span<const std::byte> raw) {
@@ -44,34 +44,42 @@ float value(std::span<const std::byte> raw, size_t i) { return kv_value(KvType::
 double half_ulp(double x) { return std::max(std::ldexp(std::abs(x), -11), std::ldexp(1.0, -25)); }
 
 bool of_few_bits(KvCodec codec, const FrameShape& s) {
-  return codec == KvCodec::kInt4 ? s.layer > 0 : codec == KvCodec::kK8v4 && !s.is_k;
+  return codec == KvCodec::kInt4 || (codec == KvCodec::kK8v4 && !s.is_k);
 }
 
 // The largest scale that value i may have got, from the description of the codecs alone: the largest distance from the
-// centre of those that share the scale over 127, or a share of the mean distance of its channel in 256 rows; a scale is
-// rounded up to five significant bits, by at most 1/16 of itself or the smallest half.
+// centre of those that share the scale over 112; or, of few bits, a share of the spread of 256 rows: the mean distance
+// from the centre of the channel that has most of it, keys following theirs inversely (-0.3 of the way from the
+// geometric mean, so at most the mean times (mean / least) ^ 0.3). A scale is rounded up to five significant bits, by
+// at most 1/16 of itself or the smallest half.
 double scale_bound(KvCodec codec, const FrameShape& s, std::span<const std::byte> raw, size_t i) {
   const size_t c = s.row_values(), row = i / c, channel = i % c;
-  const auto at = [&](size_t t) { return static_cast<double>(value(raw, t * c + channel)); };
+  const auto at = [&](size_t t, size_t j) { return static_cast<double>(value(raw, t * c + j)); };
   double asked = 0;
   if (of_few_bits(codec, s)) {
-    double mean = 0;
-    for (size_t t = 0; t < s.n_tokens; ++t) mean += at(t) / static_cast<double>(s.n_tokens);
     const size_t first = row / 256 * 256, end = std::min<size_t>(first + 256, s.n_tokens);
-    for (size_t t = first; t < end; ++t) asked += std::abs(at(t) - mean) / static_cast<double>(end - first);
-    asked = kStep / 0.79788 * (asked + half_ulp(mean));
+    double least = INFINITY, most = 0;
+    for (size_t j = 0; j < c; ++j) {
+      double mean = 0, distance = 0;
+      for (size_t t = 0; t < s.n_tokens && s.is_k; ++t) mean += at(t, j) / static_cast<double>(s.n_tokens);
+      for (size_t t = first; t < end; ++t) distance += std::abs(at(t, j) - mean) / static_cast<double>(end - first);
+      distance += half_ulp(mean);
+      most = std::max(most, distance);
+      if (distance > 0) least = std::min(least, distance);
+    }
+    asked = most == 0 ? 0 : kStep / 0.79788 * most * (s.is_k ? std::pow(most / least, 0.3) : 1);
   } else if (s.is_k) {
-    double low = at(0), high = at(0);
+    double low = at(0, channel), high = low;
     for (size_t t = 0; t < s.n_tokens; ++t) {
-      low = std::min(low, at(t));
-      high = std::max(high, at(t));
+      low = std::min(low, at(t, channel));
+      high = std::max(high, at(t, channel));
     }
     const size_t first = row / 64 * 64, end = std::min<size_t>(first + 64, s.n_tokens);
-    for (size_t t = first; t < end; ++t) asked = std::max(asked, std::abs(at(t) - (low + high) / 2));
-    asked = (asked + half_ulp((low + high) / 2)) / 127;
+    for (size_t t = first; t < end; ++t) asked = std::max(asked, std::abs(at(t, channel) - (low + high) / 2));
+    asked = (asked + half_ulp((low + high) / 2)) / 112;
   } else {
     const size_t first = i / s.head_dim * s.head_dim;
-    for (size_t j = first; j < first + s.head_dim; ++j) asked = std::max(asked, std::abs(double{value(raw, j)}) / 127);
+    for (size_t j = first; j < first + s.head_dim; ++j) asked = std::max(asked, std::abs(double{value(raw, j)}) / 112);
   }
   return asked * 17 / 16 + std::ldexp(1.0, -24);
 }
@@ -133,11 +141,11 @@ TEST_CASE("lossy: with few bits, a value that is far out comes back as it was, a
   for (size_t c = 0; c < 64; ++c) values[c] = c % 2 == 0 ? 500 : -777;  // the first row, as an attention sink may be
   const std::vector<std::byte> raw = halves(values), back = round_trip(KvCodec::kInt4, shape, raw);
   for (size_t i = 0; i < 64; ++i) CHECK(value(back, i) == values[i]);
-  // Uniform over 1: mean distance 1/4; the mean moves by up to 3, which is all that the others see of the first row.
+  // Uniform over 1: the mean distance is 1/4, once the first row is left out. A sample of 256 may have a tenth more.
   double error = 0;
   for (size_t i = 64; i < values.size(); ++i)
     error = std::max(error, std::abs(double{value(back, i)} - double{value(raw, i)}));
-  CHECK(error < kStep / 0.79788 * (0.25 + 777.0 / 256) * 17 / 16 / 2 + 2e-3);
+  CHECK(error < kStep / 0.79788 * 0.25 * 1.1 * 17 / 16 / 2 + 2e-4);
 }
 
 TEST_CASE("lossy: a frame with a value that is not finite is lossless, the others of its block are not", "[kv]") {
@@ -295,7 +303,7 @@ TEST_CASE("lossy: what a blob gives back is what through_codec foretells", "[kv]
 
 TEST_CASE("byte planes: halves of bytes come back, odd numbers of them too", "[kv]") {
   for (const size_t n : {0, 1, 2, 3, 16, 33, 1001}) {
-    std::vector<uint8_t> bytes(n), upper((n + 1) / 2), lower((n + 1) / 2), back(n);
+    std::vector<uint8_t> bytes(n), upper(n), lower((n + 1) / 2), back(n);
     for (size_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(i * 37 + 11);
     split_halves(bytes.data(), n, upper.data(), lower.data());
     join_halves(upper.data(), lower.data(), n, back.data());

@@ -65,8 +65,7 @@ def quantised(method, whole, group, params, codes, exact, pack):
     else:
         n = (len(codes) + 1) // 2
         second = codes[n:] + [0] * (2 * n - len(codes))
-        parts += [bytes(a >> 4 | b & 0xF0 for a, b in zip(codes, second)),
-                  bytes(a & 15 | (b & 15) << 4 for a, b in zip(codes, second))]
+        parts += [bytes(code >> 4 for code in codes), bytes(a & 15 | (b & 15) << 4 for a, b in zip(codes, second))]
     stored = [pack(part) if part else part for part in parts]
     return (struct.pack("<BBBBII4I", method, 1, 0 if whole else 1, 0, group, len(exact), *map(len, stored)) +
             b"".join(stored) + struct.pack("<%dH" % len(exact), *exact))
