@@ -58,7 +58,7 @@ constexpr std::optional<KvCodec> find_kv_codec(std::string_view name) {
   return std::nullopt;
 }
 
-// What `cento precompute` stores unless told otherwise: the smallest with a mean KL of at most 2e-3 (docs/STORE.md).
+// What `cento precompute` stores unless told otherwise; docs/STORE.md has what the others cost.
 inline constexpr KvCodec kDefaultCodec = KvCodec::kLossless;
 
 // About what share of half-precision KV is stored, for a foretold size.
