@@ -16,5 +16,6 @@ void attention(const ExecContext&, const AttentionArgs&);
 void gate(const ExecContext&, const GateArgs&);
 void gather(const ExecContext&, const GatherArgs&);
 void add(const ExecContext&, const AddArgs&);
+void dequant_rows(const ExecContext&, const DequantRowsArgs&);
 
 }  // namespace cento::ref

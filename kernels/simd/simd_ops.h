@@ -16,7 +16,8 @@
   X(attention, AttentionArgs)      \
   X(gate, GateArgs)                \
   X(gather, GatherArgs)            \
-  X(add, AddArgs)
+  X(add, AddArgs)                  \
+  X(dequant_rows, DequantRowsArgs)
 
 #if defined(__x86_64__)
 #define CENTO_SIMD_X86 1

@@ -23,9 +23,14 @@ std::string utc_text(int64_t unix_ms) {
   return out;
 }
 
+struct Amount {
+  uint64_t blobs = 0, tokens = 0, bytes = 0;
+};
+
 struct ModelTotals {
   std::string name, architecture;
   uint64_t blobs = 0, tokens = 0, bytes = 0;
+  std::map<std::string, Amount> codecs;  // by name
 };
 
 // By fingerprint; models that have no KV here any more are left out.
@@ -36,6 +41,10 @@ std::map<Hash, ModelTotals> totals_by_model(Store& store) {
     ++m.blobs;
     m.tokens += row.n_tokens;
     m.bytes += row.n_bytes;
+    Amount& of_codec = m.codecs[row.codec];
+    ++of_codec.blobs;
+    of_codec.tokens += row.n_tokens;
+    of_codec.bytes += row.n_bytes;
   }
   Stmt models = store.catalogue.db().prepare("SELECT fingerprint, name, architecture FROM models");
   while (models.step()) {
@@ -62,14 +71,23 @@ int cache_status(Run& run) {
   for (const auto& [fingerprint, m] : models) {
     blobs += m.blobs;
     tokens += m.tokens;
+    Json codecs = Json::array();
+    std::string codec_names;
+    for (const auto& [name, a] : m.codecs) {
+      codecs.push_back({{"codec", json_text(name)}, {"blobs", a.blobs}, {"tokens", a.tokens}, {"bytes", a.bytes}});
+      codec_names += (codec_names.empty() ? "" : ", ") + printable(name) +
+                     (m.codecs.size() > 1 ? " " + size_text(a.bytes) : std::string());
+    }
     out["models"].push_back({{"name", json_text(m.name)},
                              {"fingerprint", fingerprint.hex()},
                              {"architecture", json_text(m.architecture)},
                              {"blobs", m.blobs},
                              {"tokens", m.tokens},
-                             {"bytes", m.bytes}});
+                             {"bytes", m.bytes},
+                             {"codecs", std::move(codecs)}});
     model_lines += "model   " + printable(m.name) + " (" + fingerprint.short_hex() + "): " + std::to_string(m.blobs) +
-                   " pieces, " + std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + "\n";
+                   " pieces, " + std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + " (" + codec_names +
+                   ")\n";
   }
   out["kv"]["blobs"] = blobs;
   out["kv"]["tokens"] = tokens;
@@ -128,8 +146,8 @@ int cache_list(Run& run) {
     item["hits"] = row.hits;
     out["blobs"].push_back(std::move(item));
     text += row.key.short_hex() + "  " + kv_kind_name(row.kind) + "  " + std::to_string(row.n_tokens) + " tokens  " +
-            size_text(row.n_bytes) + "  used " + utc_text(row.last_used_ms) + "  " + printable(path_from_here(source)) +
-            "\n";
+            size_text(row.n_bytes) + "  " + printable(row.codec) + "  used " + utc_text(row.last_used_ms) + "  " +
+            printable(path_from_here(source)) + "\n";
   }
   if (rows.empty()) text = "nothing is stored yet; `cento precompute` fills the store\n";
   run.terminal.out(run.common().json ? json_line(out) : text);

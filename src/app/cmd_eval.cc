@@ -37,6 +37,7 @@ Json setting_json(const SettingSummary& s) {
     j["ratio"] = s.setting.blend.ratio ? Json(*s.setting.blend.ratio) : Json();
     j["context"] = !s.setting.stand_in ? "prefix" : s.setting.exact_first ? "exact-first" : "stand-in";
     j["repair"] = repair_name(s.setting.blend.repair);
+    j["codec"] = kv_codec_name(s.setting.codec);
   }
   j["items"] = s.n_items;
   j["charged"] = estimate_json(s.charged);
@@ -202,7 +203,7 @@ EvalHooks hooks_of(Run& run, const EvalCommand& command, std::unique_ptr<Store>&
 
 // One setting of the lists. `ratio` below 0: the policy's own budget.
 TrialSetting setting_of(const BlendSettings& rest, std::string policy, double ratio, const std::string& context,
-                        const std::string& repair, size_t n_layers) {
+                        const std::string& repair, const std::string& codec, size_t n_layers) {
   constexpr std::string_view kGradual = "-gradual";
   TrialSetting s;
   s.stand_in = context != "prefix";
@@ -221,6 +222,7 @@ TrialSetting setting_of(const BlendSettings& rest, std::string policy, double ra
     s.blend.repair = *find_repair(repair);
   }
   s.blend.policy = kind;
+  if (kind != PolicyKind::kAll) s.codec = *find_kv_codec(codec);  // which takes nothing from the store
   s.name = setting_name(s);
   return s;
 }
@@ -238,8 +240,10 @@ std::vector<TrialSetting> settings_of(const EvalCommand& command, size_t n_layer
   for (const std::string& context : command.contexts) {
     for (const std::string& policy : command.policies) {
       for (const double ratio : command.ratios) {
-        for (const std::string& repair : command.repairs)
-          add(setting_of(rest, policy, ratio, context, repair, n_layers));
+        for (const std::string& repair : command.repairs) {
+          for (const std::string& codec : command.codecs)
+            add(setting_of(rest, policy, ratio, context, repair, codec, n_layers));
+        }
       }
     }
   }

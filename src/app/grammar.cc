@@ -132,8 +132,10 @@ void Grammar::add_precompute(CommandBuilder& program) {
                          "cento precompute --max-bytes 4GiB --only 'people/*'");
   PrecomputeOptions& o = precompute.options;
   b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
-  b.value("--codec", "lossless|raw", "how KV is packed on disk", "lossless",
-          to_choice({"lossless", "raw"}, [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
+  b.value("--codec", "lossless|int8|k8v4|int4|raw",
+          "how KV is packed on disk; KV that is there with another codec is replaced", "lossless; what is there stays",
+          to_choice({"lossless", "int8", "k8v4", "int4", "raw"},
+                    [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
   b.value(
       "--context", "stand-in|prefix|both",
       "what a chunk is computed behind: text of its kind (closer to a real prompt), the fixed prefix alone, or both",
@@ -320,6 +322,8 @@ void Grammar::add_eval(CommandBuilder& program) {
           to_word_list(eval.contexts, {"stand-in", "exact-first", "prefix"}));
   b.value("--repair", "NAME,...", "what is done to the rows that are not recomputed: none, shift", "none",
           to_word_list(eval.repairs, {"none", "shift"}));
+  b.value("--codec", "NAME,...", "what stored KV has been through: lossless, int8, k8v4, int4", "lossless",
+          to_word_list(eval.codecs, {"lossless", "int8", "k8v4", "int4"}));
   b.value("--check-layer", "N", "layer whose deviation counts, for dev-k, dev-v, dev-kv and hybrid", "1",
           to_number(eval.blend.check_layer, 1, 1000));
   b.value("--head-rows", "N", "first rows of each chunk that are always recomputed, within the ratio", "0",

@@ -90,6 +90,7 @@ struct EvalCommand {
   std::vector<double> ratios = {0.05, 0.15};
   std::vector<std::string> contexts = {"stand-in"};
   std::vector<std::string> repairs = {"none"};
+  std::vector<std::string> codecs = {"lossless"};
   std::vector<double> layer_ratios;  // instead of the ratios: one for each layer, the last for all that follow
   BlendSettings blend;               // the rest, the same for all
   std::string logits_folder;

@@ -266,6 +266,16 @@ struct Fence {
     inner().add(ctx, a);
   }
 
+  static void dequant_rows(const ExecContext& ctx, const DequantRowsArgs& args) {
+    DequantRowsArgs a = args;
+    const size_t n = a.t * a.c, n_scales = a.group == 0 ? a.c : a.t * ((a.c + a.group - 1) / a.group);
+    a.codes = device().real(a.codes, n, "dequant_rows: codes");
+    a.scale = device().real(a.scale, n_scales * sizeof(float), "dequant_rows: scale");
+    a.centre = a.group == 0 ? device().real(a.centre, a.c * sizeof(float), "dequant_rows: centre") : nullptr;
+    a.out = device().real(a.out, n * sizeof(fp16), "dequant_rows: out");
+    inner().dequant_rows(ctx, a);
+  }
+
   static void open(const Ops& inner_ops) {
     Slot& s = slot(kIdx);
     s.inner = &inner_ops;
@@ -274,7 +284,7 @@ struct Fence {
                 pack,           matmul,    rms_norm,
                 rope_rows,      cast_rows, kv_place,
                 kv_deviation,   attention, gate,
-                gather,         add};
+                gather,         add,       dequant_rows};
   }
 };
 

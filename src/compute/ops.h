@@ -178,6 +178,18 @@ struct AddArgs {
   size_t n;
 };
 
+// out[t, c] = half(centre[c] + scale[c] * codes[t, c]), or, where `group` is not 0, half(scale[t, c / group] * codes[t,
+// c]) with ceil(C / group) scales a row. Product and sum are rounded to float32 one by one, the result to nearest even,
+// clamped to the largest finite half: the same bits on every target. Stored KV is unpacked with it, so it runs on the
+// calling thread alone.
+struct DequantRowsArgs {
+  const int8_t* codes;  // [T, C]
+  const float* scale;   // [C], or [T, ceil(C / group)]
+  const float* centre;  // [C]; not read where group is not 0
+  fp16* out;            // [T, C]
+  size_t t, c, group;
+};
+
 struct Ops {
   const char* name;  // "ref", "AVX2", "AVX3_ZEN4", ...: shown, and the value of --target
   Device* device;
@@ -194,6 +206,7 @@ struct Ops {
   void (*gate)(const ExecContext&, const GateArgs&);
   void (*gather)(const ExecContext&, const GatherArgs&);
   void (*add)(const ExecContext&, const AddArgs&);
+  void (*dequant_rows)(const ExecContext&, const DequantRowsArgs&);
 };
 
 }  // namespace cento

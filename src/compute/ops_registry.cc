@@ -29,6 +29,7 @@ Ops make_ref_ops() {
   ops.gate = ref::gate;
   ops.gather = ref::gather;
   ops.add = ref::add;
+  ops.dequant_rows = ref::dequant_rows;
   return ops;
 }
 

@@ -242,7 +242,8 @@ std::string setting_name(const TrialSetting& s) {
   if (s.blend.probe_depth != plain.probe_depth) name += " probe=" + number_text(s.blend.probe_depth);
   if (s.blend.seed != plain.seed) name += " seed=" + std::to_string(s.blend.seed);
   if (s.blend.repair != Repair::kNone) name += std::string(" repair=") + repair_name(s.blend.repair);
-  return name + (!s.stand_in ? " prefix" : s.exact_first ? " exact-first" : " stand-in");
+  name += !s.stand_in ? " prefix" : s.exact_first ? " exact-first" : " stand-in";
+  return is_lossy(s.codec) ? name + " " + kv_codec_name(s.codec) : name;
 }
 
 std::vector<TrialSetting> standing_settings(const std::vector<TrialSetting>& settings) {

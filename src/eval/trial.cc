@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "engine/metrics.h"
+#include "kv/frame_codec.h"
 #include "kv/memory_kv.h"
 #include "session/chunk_kv.h"
 
@@ -17,7 +19,7 @@ struct TrialStopped {};
 }  // namespace
 
 bool is_plain_reuse(const TrialSetting& s) {
-  return s.kind == TrialKind::kBlend && s.blend.policy == PolicyKind::kNone && !s.exact_first;
+  return s.kind == TrialKind::kBlend && s.blend.policy == PolicyKind::kNone && !s.exact_first && !is_lossy(s.codec);
 }
 
 size_t TrialPrompt::n_tokens() const {
@@ -84,6 +86,26 @@ struct Trial::Impl {
     return alone;
   }
 
+  // A block as a store with this codec gives it back. Each is encoded once.
+  Block coded(const Block& block, KvCodec codec) {
+    if (!is_lossy(codec)) return block;
+    Block& out = through[{block.get(), codec}];
+    if (!out) out = std::make_shared<const KvBlock>(through_codec(*block, codec));
+    return out;
+  }
+
+  // The stored KV of chunk i as a setting uses it. It has been computed, see make_stored().
+  Block stored_kv(const TrialSetting& setting, size_t i) {
+    const bool alone_wanted = i == 0 && setting.exact_first;
+    return coded(alone_wanted ? first_alone() : blocks(setting.stand_in)[i], setting.codec);
+  }
+
+  void make_stored(const TrialSetting& setting) {
+    for (size_t i = 0; i < prompt.chunks.size(); ++i) {
+      if (!prompt.chunks[i].empty()) (void)stored_kv(setting, i);
+    }
+  }
+
   // K and V of all chunk rows as full prefill computes them.
   const KvBlock& full_kv() {
     if (full_block) return *full_block;
@@ -117,14 +139,13 @@ struct Trial::Impl {
       plan.segments.push_back(fresh(prompt.question));
       return plan;
     }
-    const std::vector<Block>& kv = blocks(setting.stand_in);
     plan.segments.push_back(prefix_segment(true));
     for (size_t i = 0; i < prompt.chunks.size(); ++i) {
       Segment s = fresh(prompt.chunks[i]);
       if (!s.ids.empty()) {
         const bool exact = i == 0 && first_is_exact(setting);
         s.from = exact ? SegmentFrom::kExact : SegmentFrom::kChunk;
-        s.kv = std::make_unique<MemoryKv>(exact && setting.exact_first ? first_alone() : kv[i], kv_ids_hash(s.ids));
+        s.kv = std::make_unique<MemoryKv>(stored_kv(setting, i), kv_ids_hash(s.ids));
       }
       plan.segments.push_back(std::move(s));
     }
@@ -242,10 +263,7 @@ struct Trial::Impl {
       run.row_weights = weights;
     }
     run.want_residual = setting.kind == TrialKind::kBlend;
-    if (setting.kind == TrialKind::kBlend) {
-      (void)blocks(setting.stand_in);
-      if (setting.exact_first && !prompt.chunks.empty()) (void)first_alone();
-    }
+    if (setting.kind == TrialKind::kBlend) make_stored(setting);
     if (setting.kind != TrialKind::kFull) warm_prefix();
     Attended attended;
     std::optional<Tap> tap;
@@ -331,6 +349,7 @@ struct Trial::Impl {
   TrialReference reference;
   std::vector<Block> stored[2];  // behind the prefix, behind the stand-in context
   Block alone;                   // the first chunk behind the prefix
+  std::map<std::pair<const KvBlock*, KvCodec>, Block> through;
   std::unique_ptr<KvBlock> full_block;
   Attended full_attended;
 };

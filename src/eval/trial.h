@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/residual.h"
 #include "eval/deviation.h"
+#include "kv/kv_types.h"
 
 namespace cento {
 
@@ -36,12 +37,15 @@ enum class TrialKind {
 struct TrialSetting {
   std::string name;  // "query r=0.15 stand-in": unique in a sweep
   TrialKind kind = TrialKind::kBlend;
-  bool stand_in = true;      // chunk KV that was computed behind the stand-in context
+  bool stand_in = true;  // chunk KV that was computed behind the stand-in context
+  // What chunk KV has been through, encoded and decoded again, before it is used (through_codec).
+  KvCodec codec = KvCodec::kLossless;
   bool exact_first = false;  // but the first chunk's behind the prefix alone, where it stands: exact
   BlendSettings blend;
 };
 
-// Stored KV moved to its place and used as it is, each chunk's computed behind the same kind of context.
+// Stored KV moved to its place and used as it is, each chunk's computed behind the same kind of context, none lost by a
+// codec.
 bool is_plain_reuse(const TrialSetting& setting);
 
 // Per answer row (the prompt's last row first, one for each teacher-forced token): against full prefill's logits.

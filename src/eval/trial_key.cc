@@ -26,6 +26,7 @@ Hash trial_key(const Hash& prompt, const TrialSetting& s, const EvalOptions& o) 
   h.add_hash(prompt);
   h.add_text(s.name).add_u64(static_cast<uint64_t>(s.kind)).add_u64(s.stand_in ? 1 : 0);
   if (s.exact_first) h.add_u64(1);
+  if (is_lossy(s.codec)) h.add_text(std::string("codec 1 ") + kv_codec_name(s.codec));
   const BlendSettings& b = s.blend;
   const auto real = [&h](double x) { h.add_text(std::to_string(x)); };  // the name has all digits
   h.add_u64(static_cast<uint64_t>(b.policy)).add_u64(b.check_layer).add_u64(b.smooth).add_u64(b.head_rows);

@@ -1,39 +1,19 @@
 #include "kv/blob_codec.h"
 
-#include <zstd.h>
-
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/size_math.h"
 #include "kv/blob_format.h"
+#include "kv/little_endian.h"
 
 namespace cento {
 namespace {
 
-// Values are written as they lie in memory.
-static_assert(std::endian::native == std::endian::little, "KV blobs hold little-endian values");
-
-template <class T>
-void put_le(std::vector<std::byte>& out, T value) {
-  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
-}
-
 void put_hash(std::vector<std::byte>& out, const Hash& hash) {
   const auto bytes = std::as_bytes(std::span(hash.bytes));
   out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-// Reads at offsets that the caller has checked against the span's size.
-template <class T>
-T get_le(std::span<const std::byte> bytes, size_t at) {
-  CHECK(at + sizeof(T) <= bytes.size());
-  uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<uint64_t>(bytes[at + i]) << (8 * i);
-  return static_cast<T>(value);
 }
 
 Hash get_hash(std::span<const std::byte> bytes, size_t at) {
@@ -144,7 +124,7 @@ Status parse_tables(std::span<const std::byte> bytes, BlobHeader& header, const 
   }
   for (uint32_t layer = 0; layer < header.shape.n_layers; ++layer, ++at) {
     const auto codec = get_le<uint8_t>(bytes, at);
-    if (codec > static_cast<uint8_t>(KvCodec::kLossless)) {
+    if (codec > static_cast<uint8_t>(kKvCodecs.back())) {
       return Error{Code::kInput, "unknown codec " + std::to_string(codec), where};
     }
     header.codecs.push_back(static_cast<KvCodec>(codec));
@@ -167,177 +147,7 @@ Status parse_tables(std::span<const std::byte> bytes, BlobHeader& header, const 
   return Status::done();
 }
 
-// ---- byte planes
-
-// Sixteen bytes at a time in the compiler's vector types, which become the instructions that every target has for this.
-using Bytes = uint8_t __attribute__((vector_size(16)));
-struct Pair {
-  Bytes first, second;
-};
-
-Bytes load(const void* from) {
-  Bytes bytes;
-  std::memcpy(&bytes, from, sizeof bytes);
-  return bytes;
-}
-
-void store(void* to, const Bytes& bytes) { std::memcpy(to, &bytes, sizeof bytes); }
-
-// a0 b0 a1 b1 ... a15 b15
-Pair interleave(const Bytes& a, const Bytes& b) {
-  return {__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-          __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
-}
-
-// Its inverse.
-Pair separate(const Bytes& a, const Bytes& b) {
-  return {__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
-          __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
-}
-
-// planes[0] gets the most significant byte of each of n values of `width` bytes.
-void split_planes(const std::byte* raw, size_t n, size_t width, const std::array<uint8_t*, 4>& planes) {
-  size_t i = 0;
-  for (; width == 2 && i + 16 <= n; i += 16) {
-    const Pair p = separate(load(raw + 2 * i), load(raw + 2 * i + 16));
-    store(planes[1] + i, p.first);
-    store(planes[0] + i, p.second);
-  }
-  for (; width == 4 && i + 16 <= n; i += 16) {
-    const std::byte* at = raw + 4 * i;
-    const Pair low = separate(load(at), load(at + 16)), high = separate(load(at + 32), load(at + 48));
-    const Pair bytes02 = separate(low.first, high.first), bytes13 = separate(low.second, high.second);
-    store(planes[3] + i, bytes02.first);
-    store(planes[2] + i, bytes13.first);
-    store(planes[1] + i, bytes02.second);
-    store(planes[0] + i, bytes13.second);
-  }
-  for (; i < n; ++i) {
-    for (size_t p = 0; p < width; ++p) planes[p][i] = static_cast<uint8_t>(raw[width * i + width - 1 - p]);
-  }
-}
-
-// Its inverse.
-void join_planes(const std::array<const uint8_t*, 4>& planes, size_t n, size_t width, std::byte* raw) {
-  size_t i = 0;
-  for (; width == 2 && i + 16 <= n; i += 16) {
-    const Pair p = interleave(load(planes[1] + i), load(planes[0] + i));
-    store(raw + 2 * i, p.first);
-    store(raw + 2 * i + 16, p.second);
-  }
-  for (; width == 4 && i + 16 <= n; i += 16) {
-    std::byte* at = raw + 4 * i;
-    const Pair bytes02 = interleave(load(planes[3] + i), load(planes[1] + i));
-    const Pair bytes13 = interleave(load(planes[2] + i), load(planes[0] + i));
-    const Pair low = interleave(bytes02.first, bytes13.first), high = interleave(bytes02.second, bytes13.second);
-    store(at, low.first);
-    store(at + 16, low.second);
-    store(at + 32, high.first);
-    store(at + 48, high.second);
-  }
-  for (; i < n; ++i) {
-    for (size_t p = 0; p < width; ++p) raw[width * i + width - 1 - p] = static_cast<std::byte>(planes[p][i]);
-  }
-}
-
-template <auto Free>
-struct FreeWith {
-  template <class T>
-  void operator()(T* p) const noexcept {
-    (void)Free(p);
-  }
-};
-
 }  // namespace
-
-// ---- FrameCodec
-
-struct FrameCodec::State {
-  std::unique_ptr<ZSTD_CCtx, FreeWith<ZSTD_freeCCtx>> compress;
-  std::unique_ptr<ZSTD_DCtx, FreeWith<ZSTD_freeDCtx>> decompress;
-  std::vector<uint8_t> planes;  // [bytes of a value, values]
-  std::vector<std::byte> packed;
-};
-
-FrameCodec::FrameCodec() : state_(std::make_unique<State>()) {}
-FrameCodec::~FrameCodec() = default;
-
-// A lossless frame: u32 stored length of each plane, then the planes. A plane as long as the number of values is stored
-// as it is, a shorter one is a zstd frame.
-void FrameCodec::encode(KvCodec codec, KvType type, std::span<const std::byte> raw, std::vector<std::byte>& out) {
-  if (codec == KvCodec::kRaw) {
-    out.insert(out.end(), raw.begin(), raw.end());
-    return;
-  }
-  const size_t width = kv_type_bytes(type), n = raw.size() / width;
-  CHECK(n * width == raw.size() && raw.size() <= blob::kFrameRawBytesMax);
-  State& s = *state_;
-  if (!s.compress) s.compress.reset(ZSTD_createCCtx());
-  if (!s.compress) throw Error{Code::kResource, "not enough memory to compress KV"};
-  s.planes.resize(raw.size());
-  std::array<uint8_t*, 4> planes{};
-  for (size_t p = 0; p < width; ++p) planes[p] = s.planes.data() + p * n;
-  split_planes(raw.data(), n, width, planes);
-
-  const size_t lengths_at = out.size();
-  out.resize(out.size() + 4 * width);
-  s.packed.resize(ZSTD_compressBound(n));
-  for (size_t p = 0; p < width; ++p) {
-    const size_t packed =
-        ZSTD_compressCCtx(s.compress.get(), s.packed.data(), s.packed.size(), planes[p], n, blob::kZstdLevel);
-    if (ZSTD_isError(packed)) {
-      throw Error{Code::kResource, std::string("cannot compress KV: ") + ZSTD_getErrorName(packed)};
-    }
-    const bool worthwhile = packed < n && packed <= n - n / blob::kWorthwhileShare;
-    const auto* from = worthwhile ? s.packed.data() : reinterpret_cast<const std::byte*>(planes[p]);
-    const size_t length = worthwhile ? packed : n;
-    for (size_t i = 0; i < 4; ++i) out[lengths_at + 4 * p + i] = static_cast<std::byte>(length >> (8 * i));
-    out.insert(out.end(), from, from + length);
-  }
-}
-
-Status FrameCodec::decode(KvCodec codec, KvType type, std::span<const std::byte> stored, std::span<std::byte> raw) {
-  const auto error = [](std::string what) { return Error{Code::kInput, std::move(what)}; };
-  if (codec == KvCodec::kRaw) {
-    if (stored.size() != raw.size()) return error("frame has the wrong length");
-    std::copy(stored.begin(), stored.end(), raw.begin());
-    return Status::done();
-  }
-  const size_t width = kv_type_bytes(type), n = raw.size() / width;
-  CHECK(n * width == raw.size());
-  State& s = *state_;
-  if (!s.decompress) s.decompress.reset(ZSTD_createDCtx());
-  if (!s.decompress) return Error{Code::kResource, "not enough memory to decompress KV"};
-  if (stored.size() < 4 * width) return error("frame has the wrong length");
-  s.planes.resize(raw.size());
-  std::array<const uint8_t*, 4> planes{};
-  std::span<const std::byte> rest = stored.subspan(4 * width);
-  for (size_t p = 0; p < width; ++p) {
-    const size_t length = get_le<uint32_t>(stored, 4 * p);
-    if (length > n || length > rest.size()) return error("frame has the wrong length");
-    const std::span<const std::byte> plane = rest.first(length);
-    rest = rest.subspan(length);
-    if (length == n) {
-      planes[p] = reinterpret_cast<const uint8_t*>(plane.data());
-      continue;
-    }
-    // One zstd frame, no more (zstd itself would take several, or skippable ones, in a row), of exactly n bytes.
-    if (ZSTD_getFrameContentSize(plane.data(), length) != n ||
-        ZSTD_findFrameCompressedSize(plane.data(), length) != length) {
-      return error("frame has the wrong decompressed size");
-    }
-    uint8_t* into = s.planes.data() + p * n;
-    const size_t got = ZSTD_decompressDCtx(s.decompress.get(), into, n, plane.data(), length);
-    if (ZSTD_isError(got)) return error(std::string("frame cannot be decompressed: ") + ZSTD_getErrorName(got));
-    if (got != n) return error("frame has the wrong decompressed size");
-    planes[p] = into;
-  }
-  if (!rest.empty()) return error("frame has the wrong length");
-  join_planes(planes, n, width, raw.data());
-  return Status::done();
-}
-
-// ---- whole blobs
 
 Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBlock& block, KvCodec codec) {
   if (const std::string outside = outside_limits(about.shape, about.ids.size()); !outside.empty()) {
@@ -346,6 +156,7 @@ Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBloc
   if (!(block.shape() == about.shape) || block.n_tokens() != about.ids.size()) {
     return Error{Code::kInput, "KV cannot be stored: its shape is not that of its tokens"};
   }
+  if (const std::string why = not_for_codec(codec, about.shape.type); !why.empty()) return Error{Code::kInput, why};
   BlobHeader header = about;
   const uint32_t n_layers = header.shape.n_layers;
   header.header_bytes = header_size(header.ids.size(), n_layers);
@@ -356,7 +167,7 @@ Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBloc
   for (uint32_t i = 0; i < 2 * n_layers; ++i) {
     const std::span<const std::byte> raw = i % 2 == 0 ? block.k(i / 2) : block.v(i / 2);
     const size_t offset = out.size();
-    frames.encode(codec, header.shape.type, raw, out);
+    frames.encode(codec, frame_shape(header.shape, header.ids.size(), i / 2, i % 2 == 0), raw, out);
     const std::span<const std::byte> stored = std::span(out).subspan(offset);
     header.frames.push_back({offset, stored.size(), raw.size(), crc32c(stored)});
   }

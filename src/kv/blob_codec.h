@@ -1,9 +1,8 @@
-// KvBlock <-> bytes of a blob (blob_format.h). The zstd header stops in blob_codec.cc. Damage is a Result.
+// KvBlock <-> bytes of a blob (blob_format.h). Damage is a Result.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/result.h"
+#include "kv/frame_codec.h"
 #include "kv/kv_block.h"
 #include "kv/kv_types.h"
 
@@ -34,30 +34,12 @@ struct BlobHeader {
 };
 
 // The whole file. `about` gives identity, shape, kind and ids; its codecs, frames and sizes are not read.
-// Error(kInput): shape or ids outside the format's limits, or not those of `block`.
+// Error(kInput): shape or ids outside the format's limits, or not those of `block`, or not a type the codec takes.
 Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBlock& block, KvCodec codec);
 
 // Reads and checks everything before the frames: lengths against the file's size, limits, CRC, and that the frames lie
 // one behind the other from the header to the end of the file. The error's message is a few words: "not a KV blob",
 // "unknown version 7", "file cut short", "header checksum mismatch", ...; `where` is the path to name in it.
 Result<BlobHeader> read_blob_header(const File& file, const std::string& where);
-
-// Compresses and decompresses frames; keeps the buffers and contexts for that. One thread at a time.
-class FrameCodec {
- public:
-  FrameCodec();
-  ~FrameCodec();
-  FrameCodec(const FrameCodec&) = delete;
-  FrameCodec& operator=(const FrameCodec&) = delete;
-
-  // Appends the frame of `raw`, whose size is a multiple of a value's.
-  void encode(KvCodec codec, KvType type, std::span<const std::byte> raw, std::vector<std::byte>& out);
-  // Fills all of `raw` from exactly one frame. On an error its content is unspecified.
-  Status decode(KvCodec codec, KvType type, std::span<const std::byte> stored, std::span<std::byte> raw);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 }  // namespace cento

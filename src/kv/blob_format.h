@@ -50,9 +50,9 @@ inline constexpr uint32_t kLayersMax = 1024;
 inline constexpr uint32_t kKvHeadsMax = 4096;
 inline constexpr uint32_t kHeadDimMax = 4096;
 inline constexpr uint64_t kFrameRawBytesMax = uint64_t{1} << 31;
-// zstd's densest block gives 128 KiB for 4 bytes (RFC 8878, 3.1.1.2), so a frame that claims more raw bytes than this
-// times its stored bytes is false.
-inline constexpr uint64_t kExpansionMax = 32768;
+// zstd's densest block gives 128 KiB for 4 bytes (RFC 8878, 3.1.1.2), and a code of one byte is two raw ones, so a
+// frame that claims more raw bytes than this times its stored bytes is false.
+inline constexpr uint64_t kExpansionMax = 65536;
 
 // The one order of values so far: as in memory, [T, Hkv, D]. A lossless frame holds one plane for each byte of a value,
 // the most significant byte first. Measured on the KV of two small models (256 tokens, fp16, zstd level 1), per cent of
@@ -68,5 +68,19 @@ inline constexpr uint8_t kTransformPlanes = 1;
 inline constexpr int kZstdLevel = 1;
 // A plane is compressed only if that saves at least 1/32 of it: mantissa bytes save less, and are copied, not decoded.
 inline constexpr uint64_t kWorthwhileShare = 32;
+// Codes of 8 bits are compressed for less: it is what makes int8 smaller than half.
+inline constexpr uint64_t kWorthwhileShareOfCodes = 128;
+
+// A frame of a lossy codec: u8 method, u8 version, u8 layout of the codes, u8 0. Where the method is kMethodLossless
+// the layout is 0 and a lossless frame follows. Else: u32 group, u32 number of exact values, u32[4] stored lengths of
+// the parts, the parts, the exact values. The other methods are those of kv_quant.h.
+inline constexpr uint8_t kMethodLossless = 1;
+inline constexpr uint8_t kQuantVersion = 1;
+inline constexpr size_t kQuantStartBytes = 4;
+inline constexpr size_t kQuantHeaderBytes = 28;
+// Few bits: one part of whole codes. Eight: their upper halves, one a byte, and their lower ones, two a byte. The lower
+// ones are as good as random, and sixteen symbols unpack faster than 256 (docs/STORE.md).
+inline constexpr uint8_t kCodesWhole = 0;
+inline constexpr uint8_t kCodesHalved = 1;
 
 }  // namespace cento::blob

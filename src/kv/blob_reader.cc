@@ -29,7 +29,10 @@ Status BlobReader::read_frame(uint32_t layer, const char* side, const BlobFrame&
   bytes_read_ += stored.size();
   const double from = thread_cpu_ms();
   const bool intact = crc32c(stored) == frame.crc;
-  const Status unpacked = intact && !direct ? codec_.decode(codec, header_.shape.type, stored, out) : Status::done();
+  const Status unpacked =
+      intact && !direct
+          ? codec_.decode(codec, frame_shape(header_.shape, header_.ids.size(), layer, *side == 'K'), stored, out)
+          : Status::done();
   cost_.unpack_ms += thread_cpu_ms() - from;
   if (!intact) return error(Code::kInput, "checksum mismatch");
   if (!unpacked.ok()) return error(unpacked.error().code(), unpacked.error().message());

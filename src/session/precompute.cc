@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "kv/frame_codec.h"
 #include "session/answer.h"
 #include "session/chunk_kv.h"
 #include "session/collection_contexts.h"
@@ -37,6 +38,8 @@ class Precompute {
     }
     collection_id_ = collection->id;
     report_.model = engine_.model().name();
+    if (const std::string why = not_for_codec(codec(), engine_.shape().type); !why.empty())
+      throw Error{Code::kUsage, why, "--codec", "or leave out --precision f32"};
     identify(engine_.model(), &store_.catalogue());
     speed_ = read_speed(engine_, &store_.catalogue());
     contexts_.emplace(docs_, collection_id_, layout_);
@@ -88,7 +91,8 @@ class Precompute {
     const KvIdentity identity = identity_of(engine_, KvKind::kPrefix, prefix, {}, prefix);
     if (auto known = store_.open(identity); known.ok()) return;
     const auto computed = compute_kv(engine_, {}, prefix, {});
-    std::move(store_.put(identity, computed->block, options_.codec, std::nullopt)).or_throw();
+    // Small, in front of every prompt, and it holds the attention's sink: never lossy.
+    std::move(store_.put(identity, computed->block, KvCodec::kLossless, std::nullopt)).or_throw();
   }
 
   void one(const DocStore::ChunkInOrder& place, bool behind_stand_in) {
@@ -105,10 +109,13 @@ class Precompute {
     }
     const KvIdentity identity = identity_of(engine_, kind, prefix, context, ids);
     const Hash key = kv_key(identity);
-    if (store_.catalogue().kv(key)) {
+    if (const auto row = store_.catalogue().kv(key)) {
       if (auto known = store_.open(identity); known.ok()) {
-        ++report_.present;
-        return;
+        if (!options_.codec || row->codec == kv_codec_name(*options_.codec)) {
+          ++report_.present;
+          return;
+        }
+        if (!options_.dry_run && recode(**known, *row, identity)) return;
       }
     }
     if (options_.dry_run) {
@@ -133,11 +140,34 @@ class Precompute {
     const double n = static_cast<double>(computed->rows_computed),
                  end = static_cast<double>(context.size() + ids.size());
     speed_.observe_compute(n, n * (end - n / 2), watch.ms());
-    const KvRow row = std::move(store_.put(identity, computed->block, options_.codec, chunk->hash)).or_throw();
+    const KvRow row = std::move(store_.put(identity, computed->block, codec(), chunk->hash)).or_throw();
     ++report_.made;
     report_.tokens += row.n_tokens;
     report_.bytes += row.n_bytes;
     drop_stale(identity, key, kind);
+  }
+
+  KvCodec codec() const {
+    if (options_.codec) return *options_.codec;
+    return engine_.shape().type == KvType::kF16 ? kDefaultCodec : KvCodec::kLossless;
+  }
+
+  // Packs what is stored anew with the codec asked for. False: it is lossy, or damaged, and has to be computed.
+  bool recode(KvReader& reader, const KvRow& row, const KvIdentity& identity) {
+    const auto from = find_kv_codec(row.codec);
+    if (!from || is_lossy(*from)) return false;
+    KvBlock block(reader.shape(), reader.n_tokens());
+    for (uint32_t layer = 0; layer < reader.shape().n_layers; ++layer) {
+      if (auto s = reader.read_layer(layer, block.k(layer), block.v(layer)); !s) {
+        if (s.error().code() == Code::kInput) store_.set_aside(row.key, s.error().message());
+        return false;
+      }
+    }
+    const KvRow written = std::move(store_.put(identity, block, codec(), row.chunk_hash)).or_throw();
+    ++report_.present;
+    ++report_.recoded;
+    report_.recoded_bytes += written.n_bytes;
+    return true;
   }
 
   // Older KV of the same chunk behind another context of the same kind: superseded.
@@ -149,18 +179,20 @@ class Precompute {
     }
   }
 
-  // From what this model's stored KV weighs so far; before there is any, the raw size.
+  // From what this model's stored KV of this codec weighs so far; before there is any, from what codecs do to the KV of
+  // other models (docs/STORE.md).
   uint64_t foretold_bytes(size_t tokens) {
     if (!bytes_per_token_) {
       uint64_t n_tokens = 0, n_bytes = 0;
       for (const KvRow& row : store_.catalogue().all_kv()) {
         if (row.fingerprint != engine_.model().fingerprint() || row.kind == KvKind::kPrefix) continue;
+        if (row.codec != kv_codec_name(codec())) continue;
         n_tokens += row.n_tokens;
         n_bytes += row.n_bytes;
       }
-      bytes_per_token_ = n_tokens > 0
-                             ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens)
-                             : static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
+      const double raw = static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
+      bytes_per_token_ =
+          n_tokens > 0 ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens) : raw * kv_codec_share(codec());
     }
     return static_cast<uint64_t>(*bytes_per_token_ * static_cast<double>(tokens));
   }

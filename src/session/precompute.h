@@ -21,7 +21,8 @@ enum class ContextKind { kStandIn, kPrefix, kBoth };
 struct PrecomputeOptions {
   std::string collection = "default";
   bool dry_run = false;
-  KvCodec codec = KvCodec::kLossless;
+  // Chunks that are there with another codec are replaced; none: they count as present, and new ones get kDefaultCodec.
+  std::optional<KvCodec> codec;
   ContextKind context = ContextKind::kStandIn;
   std::optional<uint64_t> max_bytes;  // of all stored KV; chunks that would go above it are skipped
   std::string only_glob;              // of source paths; empty: all
@@ -30,7 +31,9 @@ struct PrecomputeOptions {
 struct PrecomputeReport {
   std::string model;
   uint64_t wanted = 0, present = 0, made = 0, skipped = 0, evicted = 0;  // chunks
-  uint64_t tokens = 0, bytes = 0;                                        // made now (or foretold by a dry run)
+  uint64_t recoded = 0;  // of those present: packed anew with the codec asked for
+  uint64_t recoded_bytes = 0;
+  uint64_t tokens = 0, bytes = 0;  // made now (or foretold by a dry run)
   double seconds = 0;
   std::vector<std::pair<std::string, std::string>> skipped_items;  // "path:lines", reason
   bool stopped = false;

@@ -52,7 +52,7 @@ TEST_CASE("cli: index, precompute and query, each the second time with nothing l
   CHECK((foretold["chunks"]["wanted"] == chunks && foretold["chunks"]["made"] == 0));
   const Json made = box.json({"precompute", "--json"});
   CHECK(has_all(made, {"model", "chunks", "tokens", "bytes", "bytes_per_token", "seconds", "tokens_per_second"}));
-  CHECK(keys(made["chunks"]) == Keys{"wanted", "present", "made", "skipped", "evicted"});
+  CHECK(keys(made["chunks"]) == Keys{"wanted", "present", "made", "skipped", "evicted", "recoded"});
   CHECK((made["chunks"]["made"] == chunks && made["chunks"]["present"] == 0));
   CHECK(made["bytes"].get<int>() > 0);
   const Json nothing = box.json({"precompute", "--json"});

@@ -72,8 +72,8 @@ namespace cento::test {
 std::vector<std::string> builtin_seeds() {
   std::vector<std::string> seeds;
   for (const KvType type : {KvType::kF16, KvType::kF32}) {
-    for (const KvCodec codec : {KvCodec::kRaw, KvCodec::kLossless}) {
-      for (const KvPattern pattern : {KvPattern::kZero, KvPattern::kNormal}) {
+    for (const KvCodec codec : kKvCodecs) {
+      for (const KvPattern pattern : {KvPattern::kZero, KvPattern::kNormal, KvPattern::kNan}) {
         BlobHeader header;
         header.shape = {2, 1, 8, type};
         header.ids = {1, 2, 3, 4, 5, 6, 7, 8};
