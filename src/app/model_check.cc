@@ -14,8 +14,6 @@
 namespace cento {
 namespace {
 
-constexpr int kFailedStatus = 3;
-
 template <class... Args>
 std::string line(const char* format, Args... args) {
   char text[512];
@@ -155,7 +153,7 @@ int model_check(Run& run, const ModelCommand& command) {
     run.terminal.note("stopped: the checks are remembered, nothing was calibrated");
     return kInterruptedStatus;
   }
-  return checks.passed ? 0 : kFailedStatus;
+  return checks.passed ? 0 : exit_status(Code::kInput);
 }
 
 }  // namespace cento

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 namespace cento {
 
@@ -27,5 +28,11 @@ class Rng {
  private:
   uint64_t state_;
 };
+
+// Fisher and Yates's shuffle of all of `items`, which is indexed from 0 on.
+template <class Items>
+void shuffle(Items& items, Rng& rng) {
+  for (auto n = items.size(); n > 1; --n) std::swap(items[n - 1], items[rng.below(n)]);
+}
 
 }  // namespace cento

@@ -12,12 +12,6 @@ std::array<double, Residual::kFeatures> Residual::features() const {
   return {unselected, entropy, chunk_mass, log_of(moved), log_of(shift), open};
 }
 
-const std::array<const char*, Residual::kFeatures>& Residual::names() {
-  static constexpr std::array<const char*, kFeatures> kNames = {"unselected", "entropy",   "chunk_mass",
-                                                                "log moved",  "log shift", "open"};
-  return kNames;
-}
-
 std::optional<Residual> residual_of(const PromptPlan& plan, const PipelineReport& report) {
   if (report.scores.empty() || report.probe_logits.empty() || report.logits.size() != report.probe_logits.size())
     return std::nullopt;

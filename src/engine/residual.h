@@ -21,7 +21,6 @@ struct Residual {
   static constexpr size_t kFeatures = 6;
   // For a linear model: the shares as they are, of the rest the logarithm.
   std::array<double, kFeatures> features() const;
-  static const std::array<const char*, kFeatures>& names();
 };
 
 // nullopt where the run had no question attention to rank by, or PipelineOptions::want_residual was not set.

@@ -19,11 +19,6 @@ constexpr size_t kOwnPassages = 4, kOtherPassages = 4;  // of the question's wor
 constexpr double kRatios[] = {0.05, 0.10, 0.15, 0.20, 0.25};
 constexpr double kRepairRatio = 0.15;
 
-template <class T>
-void shuffle(std::vector<T>& items, Rng& rng) {
-  for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[rng.below(i)]);
-}
-
 TrialSetting setting(PolicyKind policy, double ratio, bool stand_in, Repair repair = Repair::kNone) {
   TrialSetting s;
   s.stand_in = stand_in;

@@ -58,7 +58,7 @@ std::vector<size_t> shuffled_order(const EvalItem& item, size_t n_chunks, uint64
   Rng rng(own_seed);
   std::vector<size_t> order(n_chunks);
   std::iota(order.begin(), order.end(), size_t{0});
-  for (size_t n = n_chunks; n > 1; --n) std::swap(order[n - 1], order[rng.below(n)]);
+  shuffle(order, rng);
   return order;
 }
 

@@ -15,11 +15,6 @@ namespace {
 // Chunks in which words are counted, and that are looked through for sentences: a bound on time and memory.
 constexpr size_t kCountedMax = 20'000, kTriedMax = 200'000;
 
-template <class T>
-void shuffle(std::vector<T>& list, Rng& rng) {
-  for (size_t n = list.size(); n > 1; --n) std::swap(list[n - 1], list[rng.below(n)]);
-}
-
 // All chunks: the first of each source, then the second of each, and so on, sources and their chunks shuffled.
 std::vector<int64_t> spread(const std::vector<DocStore::ChunkInOrder>& order, uint64_t seed) {
   std::vector<std::vector<int64_t>> by_source;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/hash.h"
+#include "kv/little_endian.h"
 
 namespace cento {
 namespace {
@@ -13,21 +14,9 @@ namespace {
 constexpr size_t kHeadBytes = sizeof(uint64_t) + 32;
 constexpr size_t kEndBytes = 2 * sizeof(uint64_t);
 
-template <class T>
-void put(std::vector<std::byte>& out, T value) {
-  for (size_t i = 0; i < sizeof value; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
-}
-
-template <class T>
-T get(std::span<const std::byte> in, size_t at) {
-  T value = 0;
-  for (size_t i = 0; i < sizeof value; ++i) value |= static_cast<T>(static_cast<T>(in[at + i]) << (8 * i));
-  return value;
-}
-
 std::vector<std::byte> head_of(uint64_t n_bytes, const std::optional<Hash>& chunk) {
   std::vector<std::byte> head;
-  put(head, n_bytes);
+  put_le(head, n_bytes);
   const Hash none = {};
   const Hash& hash = chunk ? *chunk : none;
   for (const uint8_t b : hash.bytes) head.push_back(static_cast<std::byte>(b));
@@ -76,7 +65,7 @@ class Import {
     std::vector<std::byte> head(kHeadBytes);
     if (size_ - at_ < sizeof(uint64_t)) return cut();
     file_->read_at(at_, std::span(head).first(sizeof(uint64_t))).or_throw();
-    const auto n_bytes = get<uint64_t>(head, 0);
+    const auto n_bytes = get_le<uint64_t>(head, 0);
     if (n_bytes == 0) return end();
     if (n_bytes > kExportBlobBytesMax || size_ - at_ < kHeadBytes + sizeof(uint32_t) ||
         n_bytes > size_ - at_ - kHeadBytes - sizeof(uint32_t))
@@ -86,7 +75,7 @@ class Import {
     file_->read_at(at_ + kHeadBytes, blob).or_throw();
     file_->read_at(at_ + kHeadBytes + n_bytes, sum).or_throw();
     at_ += kHeadBytes + n_bytes + sizeof(uint32_t);
-    if (get<uint32_t>(sum, 0) != crc_of(head, blob)) {
+    if (get_le<uint32_t>(sum, 0) != crc_of(head, blob)) {
       refuse("checksum mismatch");
       return true;
     }
@@ -121,8 +110,8 @@ class Import {
     file_->read_at(at_, tail).or_throw();
     at_ += tail.size();
     const auto body = std::span<const std::byte>(tail).first(kEndBytes);
-    if (get<uint32_t>(tail, kEndBytes) != crc32c(body) || get<uint64_t>(tail, sizeof(uint64_t)) != n_records_ - 1 ||
-        at_ != size_)
+    if (get_le<uint32_t>(tail, kEndBytes) != crc32c(body) ||
+        get_le<uint64_t>(tail, sizeof(uint64_t)) != n_records_ - 1 || at_ != size_)
       return cut();
     return false;
   }
@@ -159,7 +148,7 @@ ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std
       if (blob.ok()) {
         std::vector<std::byte> sum;
         const std::vector<std::byte> head = head_of(blob.value().size(), row.chunk_hash);
-        put(sum, crc_of(head, blob.value()));
+        put_le(sum, crc_of(head, blob.value()));
         write(head);
         write(blob.value());
         write(sum);
@@ -170,9 +159,9 @@ ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std
       if (hooks.progress) hooks.progress(++done, rows.size());
     }
     std::vector<std::byte> end;
-    put(end, uint64_t{0});
-    put(end, report.blobs);
-    put(end, crc32c(end));
+    put_le(end, uint64_t{0});
+    put_le(end, report.blobs);
+    put_le(end, crc32c(end));
     write(end);
     if (!report.stopped) {
       file->sync().or_throw();

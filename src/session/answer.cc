@@ -82,7 +82,7 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
   prompt.prefix = layout.prefix();
   prompt.question = layout.question(question);
   const bool wanted = options.prefill != PrefillMode::kFull && options.prefill != PrefillMode::kPrefix;
-  std::vector<ChunkRow> rows;
+  std::vector<FoundChunk> found;
   std::vector<ChunkToOrder> to_order;
   for (const Hit& hit : hits) {
     auto row = docs->chunk(hit.chunk_id);
@@ -91,12 +91,12 @@ Answer Answerer::Impl::ask(const std::string& question, const AskOptions& option
     if (places.empty()) continue;
     answer.citations.push_back({answer.citations.size() + 1, places[0].path, places[0].line_from, places[0].line_to,
                                 row->hash.short_hex(), hit.score, row->body});
-    to_order.push_back({places[0].source_id, places[0].seq, wanted && exact_in_front(layout, *row)});
-    rows.push_back(std::move(*row));
+    found.push_back(find_kv(layout, *row, wanted));
+    to_order.push_back({places[0].source_id, places[0].seq, wanted && exact_in_front(prompt.prefix, found.back())});
   }
-  const bool few = rows.size() <= kFewChunks && options.prefill != PrefillMode::kReuse;
+  const bool few = found.size() <= kFewChunks && options.prefill != PrefillMode::kReuse;
   for (const size_t i : chunk_order(to_order, options.order)) {  // the list of sources stays in the order of rank
-    PromptChunk chunk = lookup(layout, rows[i], wanted, prompt.chunks.empty(), few);
+    PromptChunk chunk = lookup(prompt.prefix, std::move(found[i]), wanted, prompt.chunks.empty(), few);
     chunk.report.source = answer.citations[i].source;
     prompt.chunks.push_back(std::move(chunk));
   }
@@ -137,45 +137,48 @@ std::vector<Hit> Answerer::Impl::find_chunks(int64_t collection_id, const std::s
   return hits;
 }
 
+// Its token ids, and what is stored of it for this model behind this prefix; nothing of that unless `wanted`.
+FoundChunk Answerer::Impl::find_kv(const PromptLayout& layout, const ChunkRow& row, bool wanted) {
+  FoundChunk found;
+  found.hash = row.hash;
+  found.ids = layout.chunk(row.prompt_text());
+  if (store == nullptr || !wanted) return found;
+  const KvIdentity any = identity_of(engine, KvKind::kChunkPrefix, layout.prefix(), {}, found.ids);
+  found.kv =
+      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(found.ids));
+  return found;
+}
+
 // Whether KV of the chunk right behind the fixed prefix is in memory or stored.
-bool Answerer::Impl::exact_in_front(const PromptLayout& layout, const ChunkRow& row) {
-  const std::vector<int32_t> ids = layout.chunk(row.prompt_text());
-  if (is_resident(layout.prefix(), ids)) return true;
-  if (store == nullptr) return false;
-  const KvIdentity any = identity_of(engine, KvKind::kChunkPrefix, layout.prefix(), {}, ids);
-  const std::vector<KvRow> known =
-      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(ids));
-  return std::any_of(known.begin(), known.end(), [](const KvRow& r) { return r.kind == KvKind::kChunkPrefix; });
+bool Answerer::Impl::exact_in_front(const std::vector<int32_t>& prefix, const FoundChunk& chunk) const {
+  return is_resident(prefix, chunk.ids) ||
+         std::any_of(chunk.kv.begin(), chunk.kv.end(), [](const KvRow& r) { return r.kind == KvKind::kChunkPrefix; });
 }
 
 // Stored KV of a chunk. The one that `leads` stands right behind the fixed prefix: KV that was computed there is exact,
 // while KV computed behind a stand-in context is further off than anywhere else. Of few chunks the leading one is so
 // large a part that it is computed rather than taken from behind a stand-in context.
-PromptChunk Answerer::Impl::lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted, bool leads, bool few) {
+PromptChunk Answerer::Impl::lookup(const std::vector<int32_t>& prefix, FoundChunk found, bool wanted, bool leads,
+                                   bool few) {
   PromptChunk chunk;
-  chunk.ids = layout.chunk(row.prompt_text());
-  chunk.report = {row.hash.short_hex(), "", chunk.ids.size(), "computed", ""};
+  chunk.ids = std::move(found.ids);
+  chunk.report = {found.hash.short_hex(), "", chunk.ids.size(), "computed", ""};
   if (store == nullptr || !wanted) {
     chunk.report.reason = store == nullptr ? "no store" : "not asked for";
     return chunk;
   }
-  const KvIdentity any = identity_of(engine, KvKind::kChunkStandIn, layout.prefix(), {}, chunk.ids);
-  std::vector<KvRow> rows =
-      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(chunk.ids));
-  std::stable_partition(rows.begin(), rows.end(),
+  std::stable_partition(found.kv.begin(), found.kv.end(),
                         [&](const KvRow& r) { return (r.kind == KvKind::kChunkPrefix) == leads; });
   chunk.report.reason = "not stored";
-  for (const KvRow& kv_row : rows) {  // the wanted kind, newest first; a damaged one gives way to an older one
+  for (const KvRow& kv_row : found.kv) {  // the wanted kind, newest first; a damaged one gives way to an older one
     if (leads && few && kv_row.kind != KvKind::kChunkPrefix) {
       chunk.report.reason = "stands first";
-      if (may_write()) chunk.keep_exact = row.hash;
+      if (may_write()) chunk.keep_exact = found.hash;
       break;
     }
     // One that was used before and stands first now may do so again: worth an exact copy, made behind the answer.
-    if (leads && kv_row.kind != KvKind::kChunkPrefix && kv_row.hits > 0 && may_write()) chunk.copy_exact = row.hash;
-    KvIdentity wanted_identity = any;
-    wanted_identity.kind = kv_row.kind;
-    auto reader = store->open_row(kv_row, wanted_identity);
+    if (leads && kv_row.kind != KvKind::kChunkPrefix && kv_row.hits > 0 && may_write()) chunk.copy_exact = found.hash;
+    auto reader = store->open_row(kv_row, identity_of(engine, kv_row.kind, prefix, {}, chunk.ids));
     if (!reader.ok()) {
       chunk.report.reason = reader.error().message();
       continue;

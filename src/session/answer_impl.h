@@ -22,6 +22,13 @@
 
 namespace cento {
 
+// A chunk that was retrieved.
+struct FoundChunk {
+  Hash hash;  // of its text
+  std::vector<int32_t> ids;
+  std::vector<KvRow> kv;  // stored of it, newest first
+};
+
 struct PromptChunk {
   std::vector<int32_t> ids;
   ChunkReport report;
@@ -86,8 +93,9 @@ struct Answerer::Impl {
   void attach(const PromptLayout& layout, const std::string& path, Prompt& prompt, Answer& answer);
   std::vector<Hit> find_chunks(int64_t collection_id, const std::string& question, const AskOptions& options,
                                Answer& answer);
-  bool exact_in_front(const PromptLayout& layout, const ChunkRow& row);
-  PromptChunk lookup(const PromptLayout& layout, const ChunkRow& row, bool wanted, bool leads, bool few);
+  FoundChunk find_kv(const PromptLayout& layout, const ChunkRow& row, bool wanted);
+  bool exact_in_front(const std::vector<int32_t>& prefix, const FoundChunk& chunk) const;
+  PromptChunk lookup(const std::vector<int32_t>& prefix, FoundChunk found, bool wanted, bool leads, bool few);
   bool fill_prompt_chunks(const PromptLayout& layout, const PromptFile& file, bool wanted, const AskHooks& hooks,
                           Prompt& prompt, Answer& answer);
 

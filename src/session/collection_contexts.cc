@@ -32,7 +32,7 @@ std::vector<int64_t> CollectionContexts::draw() const {
   std::vector<int64_t> ids;
   for (const auto& c : order_) ids.push_back(c.chunk_id);
   Rng rng(kStandInSeed);
-  for (size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
+  shuffle(ids, rng);
   std::vector<int64_t> drawn;
   size_t tokens = 0;
   for (const int64_t id : ids) {
