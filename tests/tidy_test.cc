@@ -58,13 +58,13 @@ const std::map<std::string, std::set<std::string>> kLevels = {
 };
 
 // Third-party headers and the files at which they stop (third_party/*.cmake says why).
-const std::vector<std::pair<std::string, std::string>> kHeaderStops = {
-    {"CLI/", "src/app/"},
-    {"sqlite3.h", "src/kv/sqlite.cc"},
-    {"zstd.h", "src/kv/"},
-    {"sodium.h", "src/base/hash.cc"},
-    {"sentencepiece_processor.h", "src/model/tokenizer_spm"},
-    {"gumbo.h", "src/docs/reader_html.cc"},
+const std::vector<std::pair<std::string, std::vector<std::string>>> kHeaderStops = {
+    {"CLI/", {"src/app/"}},
+    {"sqlite3.h", {"src/kv/sqlite.cc"}},
+    {"zstd.h", {"src/kv/"}},
+    {"sodium.h", {"src/base/hash.cc", "src/kv/cipher.cc"}},
+    {"sentencepiece_processor.h", {"src/model/tokenizer_spm"}},
+    {"gumbo.h", {"src/docs/reader_html.cc"}},
 };
 
 struct Include {
@@ -128,8 +128,9 @@ TEST_CASE("tidy: third-party headers stop where the build says they stop", "[tid
     CHECK_FALSE(i.name.starts_with("catch2/"));
     if (i.name.starts_with("hwy/"))
       CHECK((i.file.starts_with("kernels/simd/") || i.file == "src/compute/ops_registry.cc"));
-    for (const auto& [header, stop] : kHeaderStops) {
-      if (i.name.starts_with(header)) CHECK(i.file.starts_with(stop));
+    for (const auto& [header, stops] : kHeaderStops) {
+      if (!i.name.starts_with(header)) continue;
+      CHECK(std::any_of(stops.begin(), stops.end(), [&](const std::string& stop) { return i.file.starts_with(stop); }));
     }
   }
 }

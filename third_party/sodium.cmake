@@ -1,4 +1,4 @@
-# libsodium: BLAKE2b content hashes; later the store's encryption. Debian 12: libsodium-dev 1.0.18. Header stops in base/hash.cc.
+# libsodium: BLAKE2b content hashes, the store's encryption. Debian 12: libsodium-dev 1.0.18. Header stops in base/hash.cc and kv/cipher.cc.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
 add_library(cento_sodium INTERFACE)

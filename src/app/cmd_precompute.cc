@@ -15,8 +15,8 @@ Json report_json(const PrecomputeReport& r) {
   const auto tokens = static_cast<double>(r.tokens);
   Json out;
   out["model"] = json_text(r.model);
-  out["chunks"] = {{"wanted", r.wanted},   {"present", r.present}, {"made", r.made},
-                   {"skipped", r.skipped}, {"evicted", r.evicted}, {"recoded", r.recoded}};
+  out["chunks"] = {{"wanted", r.wanted},   {"present", r.present}, {"made", r.made},      {"skipped", r.skipped},
+                   {"evicted", r.evicted}, {"recoded", r.recoded}, {"fetched", r.fetched}};
   out["tokens"] = r.tokens;
   out["bytes"] = r.bytes;
   out["bytes_per_token"] = rounded(per(static_cast<double>(r.bytes), tokens), 1);
@@ -34,6 +34,7 @@ std::string report_text(const PrecomputeReport& r, bool dry_run) {
            size_text(r.bytes) + " (dry run: nothing was stored)\n";
   }
   out += std::to_string(r.made) + " computed";
+  if (r.fetched > 0) out += ", " + std::to_string(r.fetched) + " of them from the remote tier";
   if (r.recoded > 0) out += ", " + std::to_string(r.recoded) + " packed anew to " + size_text(r.recoded_bytes);
   if (r.skipped > 0) out += ", " + std::to_string(r.skipped) + " skipped";
   if (r.evicted > 0) out += ", " + std::to_string(r.evicted) + " replaced";

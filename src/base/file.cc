@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -151,6 +152,12 @@ Result<int64_t> FileSystem::modified_ms(const std::string& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) return system_error("cannot stat", path, errno);
   return int64_t{st.st_mtim.tv_sec} * 1000 + st.st_mtim.tv_nsec / 1'000'000;
+}
+
+Result<uint64_t> FileSystem::free_bytes(const std::string& path) {
+  struct statvfs st {};
+  if (::statvfs(path.c_str(), &st) != 0) return system_error("cannot ask for the free space of", path, errno);
+  return uint64_t{st.f_bavail} * uint64_t{st.f_frsize};
 }
 
 Result<std::string> write_beside(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {

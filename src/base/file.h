@@ -52,6 +52,7 @@ class FileSystem {
   virtual Result<std::vector<std::string>> list(const std::string& folder) = 0;  // names, no "." and "..", sorted
   virtual bool exists(const std::string& path) = 0;
   virtual Result<int64_t> modified_ms(const std::string& path);  // Unix time of the last change, as real() sees it
+  virtual Result<uint64_t> free_bytes(const std::string& path);  // of its disk, for this process, as real() sees it
   static FileSystem& real();
 };
 

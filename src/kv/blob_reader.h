@@ -12,9 +12,13 @@ namespace cento {
 
 class BlobReader final : public KvReader {
  public:
-  // `header` is that of `file`; `path` is for messages.
-  BlobReader(std::unique_ptr<File> file, BlobHeader header, std::string path)
-      : file_(std::move(file)), header_(std::move(header)), path_(std::move(path)), bytes_read_(header_.header_bytes) {}
+  // `header` is that of `file`; `path` is for messages; `from` is the tier's name, which lives for ever.
+  BlobReader(std::unique_ptr<File> file, BlobHeader header, std::string path, const char* from = "disk")
+      : file_(std::move(file)),
+        header_(std::move(header)),
+        path_(std::move(path)),
+        from_(from),
+        bytes_read_(header_.header_bytes) {}
 
   uint64_t n_tokens() const override { return header_.ids.size(); }
   const KvShape& shape() const override { return header_.shape; }
@@ -22,6 +26,7 @@ class BlobReader final : public KvReader {
   Status read_layer(uint32_t layer, std::span<std::byte> k, std::span<std::byte> v) override;
   uint64_t bytes_read() const override { return bytes_read_; }
   Cost cost() const override { return cost_; }
+  const char* from() const override { return from_; }
   const BlobHeader& header() const { return header_; }
 
  private:
@@ -30,6 +35,7 @@ class BlobReader final : public KvReader {
   std::unique_ptr<File> file_;
   BlobHeader header_;
   std::string path_;
+  const char* from_;
   uint64_t bytes_read_;
   Cost cost_;
   FrameCodec codec_;

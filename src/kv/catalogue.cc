@@ -5,9 +5,15 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "kv/eviction.h"
 #include "kv/migrations.h"
 
 namespace cento {
@@ -16,12 +22,12 @@ namespace {
 constexpr int32_t kApplicationId = 0x43656e74;  // "Cent", at byte 68 of the file (SQLite file format, 1.3)
 
 // Step i takes schema version i to i + 1.
-constexpr std::array<const char*, Catalogue::kSchemaVersion> kSteps = {kSchema1};
+constexpr std::array<const char*, Catalogue::kSchemaVersion> kSteps = {kSchema1, kSchema2};
 
 constexpr const char* kColumns =
     "key, fingerprint, layout, prefix_id, ids_hash, context_id, chunk_hash, kind, codec, n_tokens, n_bytes, "
-    "created_ms, "
-    "last_used_ms, hits";
+    "created_ms, last_used_ms, hits, folder, cost_ms, cipher";
+constexpr const char* kFloorSetting = "eviction/floor";
 
 std::string under(const std::string& dir, const char* name) {
   return (dir.empty() ? "." : dir) + (dir.ends_with('/') ? "" : "/") + name;
@@ -98,6 +104,17 @@ KvRow row_of(const Stmt& s, const std::string& path) {
   row.created_ms = s.integer(11);
   row.last_used_ms = s.integer(12);
   row.hits = count_of(s, 13, path);
+  row.folder = s.integer(14);
+  row.cost_ms = s.number(15);
+  if (!s.is_null(16)) {
+    const std::vector<std::byte> id = s.blob(16);
+    row.cipher.emplace();
+    if (id.size() != row.cipher->size()) {
+      throw Error{Code::kInput, "store is damaged: key id of a stored KV", path,
+                  "remove the store; `cento index` builds it again"};
+    }
+    std::memcpy(row.cipher->data(), id.data(), id.size());
+  }
   return row;
 }
 
@@ -179,8 +196,16 @@ void Catalogue::put_model(const Hash& fingerprint, const std::string& name, cons
 
 // ---- KV blobs
 
+// Not REPLACE: that would delete the old row without telling the triggers.
 void Catalogue::put_kv(const KvRow& row) {
-  Stmt s = db_.prepare("REPLACE INTO kv_blobs(" + std::string(kColumns) + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  Stmt s = db_.prepare(
+      "INSERT INTO kv_blobs(" + std::string(kColumns) +
+      ", priority) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
+      "fingerprint=excluded.fingerprint, layout=excluded.layout, prefix_id=excluded.prefix_id, "
+      "ids_hash=excluded.ids_hash, context_id=excluded.context_id, chunk_hash=excluded.chunk_hash, kind=excluded.kind, "
+      "codec=excluded.codec, n_tokens=excluded.n_tokens, n_bytes=excluded.n_bytes, created_ms=excluded.created_ms, "
+      "last_used_ms=excluded.last_used_ms, hits=excluded.hits, folder=excluded.folder, cost_ms=excluded.cost_ms, "
+      "cipher=excluded.cipher, priority=excluded.priority");
   s.bind_hash(1, row.key).bind_hash(2, row.fingerprint).bind_hash(3, row.layout).bind_hash(4, row.prefix_id);
   s.bind_hash(5, row.ids_hash).bind_hash(6, row.context_id);
   if (row.chunk_hash) {
@@ -190,7 +215,14 @@ void Catalogue::put_kv(const KvRow& row) {
   }
   s.bind(8, static_cast<int64_t>(row.kind)).bind_text(9, row.codec);
   s.bind(10, static_cast<int64_t>(row.n_tokens)).bind(11, static_cast<int64_t>(row.n_bytes));
-  s.bind(12, row.created_ms).bind(13, row.last_used_ms).bind(14, static_cast<int64_t>(row.hits)).run();
+  s.bind(12, row.created_ms).bind(13, row.last_used_ms).bind(14, static_cast<int64_t>(row.hits));
+  s.bind(15, row.folder).bind(16, row.cost_ms);
+  if (row.cipher) {
+    s.bind_blob(17, std::as_bytes(std::span(*row.cipher)));
+  } else {
+    s.bind_null(17);
+  }
+  s.bind(18, eviction_priority(eviction_floor(), {row.n_bytes, row.cost_ms, row.hits})).run();
 }
 
 std::optional<KvRow> Catalogue::kv(const Hash& key) {
@@ -232,16 +264,110 @@ void Catalogue::touch_kv(const Hash& key) {
   if (db_.read_only()) return;
   const NoWaiting no_waiting(db_);
   try {
-    Stmt s = db_.prepare("UPDATE kv_blobs SET last_used_ms=?, hits=hits+1 WHERE key=?");
-    s.bind(1, clock_->unix_ms()).bind_hash(2, key).run();
+    const auto row = kv(key);
+    if (!row) return;
+    Stmt s = db_.prepare("UPDATE kv_blobs SET last_used_ms=?, hits=hits+1, priority=? WHERE key=?");
+    s.bind(1, clock_->unix_ms());
+    s.bind(2, eviction_priority(eviction_floor(), {row->n_bytes, row->cost_ms, row->hits + 1}));
+    s.bind_hash(3, key).run();
   } catch (const Error& error) {
     if (error.code() != Code::kResource || db_.in_transaction()) throw;
   }
 }
 
-uint64_t Catalogue::kv_bytes_total() {
-  Stmt s = db_.prepare("SELECT coalesce(sum(n_bytes), 0) FROM kv_blobs");
-  return s.step() ? count_of(s, 0, db_.path()) : 0;
+KvTotals Catalogue::kv_totals(std::optional<int64_t> folder) {
+  Stmt s = db_.prepare(
+      "SELECT coalesce(sum(n_blobs), 0), coalesce(sum(n_tokens), 0), coalesce(sum(n_bytes), 0) FROM kv_totals" +
+      std::string(folder ? " WHERE folder=?" : ""));
+  if (folder) s.bind(1, *folder);
+  if (!s.step()) return {};
+  return {count_of(s, 0, db_.path()), count_of(s, 1, db_.path()), count_of(s, 2, db_.path())};
+}
+
+// ---- what goes first
+
+double Catalogue::eviction_floor() {
+  const auto text = setting(kFloorSetting);
+  if (!text) return 0;
+  const double floor = std::strtod(text->c_str(), nullptr);
+  return std::isfinite(floor) ? floor : 0;
+}
+
+void Catalogue::raise_eviction_floor(const Hash& evicted) {
+  Stmt s = db_.prepare("SELECT priority FROM kv_blobs WHERE key=?");
+  if (!s.bind_hash(1, evicted).step()) return;
+  const double priority = s.number(0);
+  if (!(priority > eviction_floor())) return;
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.17g", priority);
+  set_setting(kFloorSetting, text.data());
+}
+
+std::vector<KvRow> Catalogue::next_to_evict(int64_t used_before_ms, size_t limit) {
+  std::vector<KvRow> rows;
+  for (const char* kinds : {"kind<>0", "kind=0"}) {
+    if (rows.size() >= limit) break;
+    Stmt s = db_.prepare("SELECT " + std::string(kColumns) + " FROM kv_blobs WHERE " + kinds +
+                         " AND last_used_ms<? ORDER BY priority, last_used_ms, key LIMIT ?");
+    s.bind(1, used_before_ms).bind(2, static_cast<int64_t>(limit - rows.size()));
+    for (KvRow& row : rows_of(s, db_.path())) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+uint64_t Catalogue::kv_bytes_unused_since(int64_t unix_ms) {
+  Stmt s = db_.prepare("SELECT coalesce(sum(n_bytes), 0) FROM kv_blobs WHERE last_used_ms<?");
+  return s.bind(1, unix_ms).step() ? count_of(s, 0, db_.path()) : 0;
+}
+
+double Catalogue::typical_cost_ms(const Hash& fingerprint, uint64_t n_tokens, uint64_t n_bytes) {
+  // One model's rows cost about the same a token, so any of them will do.
+  Stmt s =
+      db_.prepare("SELECT cost_ms, n_tokens FROM kv_blobs WHERE fingerprint=? AND cost_ms>0 AND n_tokens>0 LIMIT 1");
+  if (s.bind_hash(1, fingerprint).step())
+    return s.number(0) / static_cast<double>(s.integer(1)) * static_cast<double>(n_tokens);
+  constexpr double kMsPerByte = 5e-5;  // about 1 ms for the 20 KB a token of a small model
+  return kMsPerByte * static_cast<double>(n_bytes);
+}
+
+std::vector<KvRow> Catalogue::unused_since(int64_t unix_ms) {
+  Stmt s = db_.prepare("SELECT " + std::string(kColumns) +
+                       " FROM kv_blobs WHERE kind<>0 AND last_used_ms<? ORDER BY last_used_ms, key");
+  return rows_of(s.bind(1, unix_ms), db_.path());
+}
+
+// ---- folders of blobs
+
+std::vector<DiskFolder> Catalogue::kv_folders() {
+  Stmt s = db_.prepare("SELECT id, path, mark, bytes_max FROM kv_folders ORDER BY id");
+  std::vector<DiskFolder> folders;
+  while (s.step()) {
+    const std::vector<std::byte> path = s.blob(1);
+    DiskFolder folder;
+    folder.id = s.integer(0);
+    folder.path.assign(reinterpret_cast<const char*>(path.data()), path.size());
+    folder.mark = s.text(2);
+    folder.bytes_max = count_of(s, 3, db_.path());
+    folders.push_back(std::move(folder));
+  }
+  return folders;
+}
+
+int64_t Catalogue::add_kv_folder(const DiskFolder& folder) {
+  Stmt s = db_.prepare("INSERT INTO kv_folders(path, mark, bytes_max) VALUES(?,?,?)");
+  s.bind_blob(1, std::as_bytes(std::span(folder.path))).bind_text(2, folder.mark);
+  s.bind(3, static_cast<int64_t>(folder.bytes_max)).run();
+  return db_.last_row_id();
+}
+
+void Catalogue::set_kv_folder_budget(int64_t id, uint64_t bytes_max) {
+  Stmt s = db_.prepare("UPDATE kv_folders SET bytes_max=? WHERE id=?");
+  s.bind(1, static_cast<int64_t>(bytes_max)).bind(2, id).run();
+}
+
+void Catalogue::remove_kv_folder(int64_t id) {
+  Stmt s = db_.prepare("DELETE FROM kv_folders WHERE id=? AND NOT EXISTS (SELECT 1 FROM kv_blobs WHERE folder=?)");
+  s.bind(1, id).bind(2, id).run();
 }
 
 std::vector<Hash> Catalogue::orphaned_kv() {
@@ -262,6 +388,11 @@ void Catalogue::set_setting(const std::string& key, const std::string& value) {
   Stmt s =
       db_.prepare("INSERT INTO settings(key, value) VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value");
   s.bind_text(1, key).bind_text(2, value).run();
+}
+
+void Catalogue::remove_setting(const std::string& key) {
+  Stmt s = db_.prepare("DELETE FROM settings WHERE key=?");
+  s.bind_text(1, key).run();
 }
 
 }  // namespace cento

@@ -2,6 +2,7 @@
 // keeps models and KV blobs; the documents' tables in it are kept by docs/doc_store.h over the same connection.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/mapped_file.h"
 #include "kv/kv_types.h"
 #include "kv/sqlite.h"
+#include "kv/tier_disk.h"
 
 namespace cento {
 
@@ -28,11 +30,20 @@ struct KvRow {
   uint64_t n_tokens = 0, n_bytes = 0;
   int64_t created_ms = 0, last_used_ms = 0;
   uint64_t hits = 0;
+  int64_t folder = 0;                             // DiskFolder::id
+  double cost_ms = 0;                             // what computing it took, or would take; 0: not known
+  std::optional<std::array<uint8_t, 16>> cipher;  // CipherId; none: not encrypted
+  std::optional<Hash> remote_name;                // it is known from the remote tier alone; `key` is not known then
+};
+
+// How much is stored.
+struct KvTotals {
+  uint64_t n_blobs = 0, n_tokens = 0, n_bytes = 0;
 };
 
 class Catalogue {
  public:
-  static constexpr int kSchemaVersion = 1;
+  static constexpr int kSchemaVersion = 2;
 
   // Opens DIR/catalogue.sqlite, creating folder (0700) and file in kReadWrite. Older schemas are migrated in one
   // transaction each; a newer one, or a file that is not ours, throws Error(kInput) that says so.
@@ -49,7 +60,7 @@ class Catalogue {
   void put_model(const Hash& fingerprint, const std::string& name, const std::string& architecture,
                  uint64_t kv_bytes_per_token);
 
-  void put_kv(const KvRow& row);  // replaces a row of the same key
+  void put_kv(const KvRow& row);  // replaces a row of the same key; counts as a use for the order of eviction
   std::optional<KvRow> kv(const Hash& key);
   // Rows usable for a chunk: same model, layout, prefix and ids; newest first.
   std::vector<KvRow> find_kv(const Hash& fingerprint, const Hash& layout, const Hash& prefix_id, const Hash& ids_hash);
@@ -58,14 +69,33 @@ class Catalogue {
   std::vector<Hash> kv_keys();
   void remove_kv(const Hash& key);
   void touch_kv(const Hash& key);  // last use and hits; silently nothing on a read-only store
-  uint64_t kv_bytes_total();
+  // Kept up to date by triggers: asking does not depend on how much there is.
+  KvTotals kv_totals(std::optional<int64_t> folder = std::nullopt);
+  uint64_t kv_bytes_total() { return kv_totals().n_bytes; }
   // Keys of rows whose chunk_hash is no longer in `chunks`.
   std::vector<Hash> orphaned_kv();
 
+  uint64_t kv_bytes_unused_since(int64_t unix_ms);  // of rows last used before then
+  // What computing so much KV of a model would cost, in ms: from what is known of rows of that model, else by its size.
+  double typical_cost_ms(const Hash& fingerprint, uint64_t n_tokens, uint64_t n_bytes);
+  // In the order in which they go to make room (kv/eviction.h), fixed prefixes last; those used since `used_before_ms`
+  // are left out. At most `limit`.
+  std::vector<KvRow> next_to_evict(int64_t used_before_ms, size_t limit);
+  std::vector<KvRow> unused_since(int64_t unix_ms);  // longest unused first; no fixed prefixes
+  // After one of them went to make room: what is stored or used from now on outlives it.
+  void raise_eviction_floor(const Hash& evicted);
+
+  std::vector<DiskFolder> kv_folders();
+  int64_t add_kv_folder(const DiskFolder& folder);  // its id
+  void set_kv_folder_budget(int64_t id, uint64_t bytes_max);
+  void remove_kv_folder(int64_t id);  // no row may lie in it
+
   std::optional<std::string> setting(const std::string& key);
   void set_setting(const std::string& key, const std::string& value);
+  void remove_setting(const std::string& key);
 
  private:
+  double eviction_floor();
   std::string dir_;
   const Clock* clock_;
   Db db_;
@@ -122,6 +152,34 @@ CREATE TABLE kv_blobs(
 CREATE INDEX kv_blobs_by_ids ON kv_blobs(ids_hash, fingerprint);
 CREATE INDEX kv_blobs_by_chunk ON kv_blobs(chunk_hash);
 CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+)sql";
+
+// Schema version 2: where a blob lies, what it is worth, how it is encrypted; totals that need no counting.
+inline constexpr const char* kSchema2 = R"sql(
+ALTER TABLE kv_blobs ADD COLUMN folder INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE kv_blobs ADD COLUMN cost_ms REAL NOT NULL DEFAULT 0;
+ALTER TABLE kv_blobs ADD COLUMN priority REAL NOT NULL DEFAULT 0;
+ALTER TABLE kv_blobs ADD COLUMN cipher BLOB;
+CREATE INDEX kv_blobs_by_priority ON kv_blobs(priority, last_used_ms, key);
+CREATE TABLE kv_folders(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, path BLOB NOT NULL UNIQUE, mark TEXT NOT NULL, bytes_max INTEGER NOT NULL);
+CREATE TABLE kv_totals(
+  folder INTEGER PRIMARY KEY, n_blobs INTEGER NOT NULL, n_tokens INTEGER NOT NULL, n_bytes INTEGER NOT NULL);
+INSERT INTO kv_totals SELECT folder, count(*), sum(n_tokens), sum(n_bytes) FROM kv_blobs GROUP BY folder;
+CREATE TRIGGER kv_blobs_insert AFTER INSERT ON kv_blobs BEGIN
+  INSERT INTO kv_totals VALUES(new.folder, 1, new.n_tokens, new.n_bytes) ON CONFLICT DO UPDATE SET
+    n_blobs = n_blobs + 1, n_tokens = n_tokens + new.n_tokens, n_bytes = n_bytes + new.n_bytes;
+END;
+CREATE TRIGGER kv_blobs_delete AFTER DELETE ON kv_blobs BEGIN
+  UPDATE kv_totals SET n_blobs = n_blobs - 1, n_tokens = n_tokens - old.n_tokens, n_bytes = n_bytes - old.n_bytes
+    WHERE folder = old.folder;
+END;
+CREATE TRIGGER kv_blobs_update AFTER UPDATE OF folder, n_tokens, n_bytes ON kv_blobs BEGIN
+  UPDATE kv_totals SET n_blobs = n_blobs - 1, n_tokens = n_tokens - old.n_tokens, n_bytes = n_bytes - old.n_bytes
+    WHERE folder = old.folder;
+  INSERT INTO kv_totals VALUES(new.folder, 1, new.n_tokens, new.n_bytes) ON CONFLICT DO UPDATE SET
+    n_blobs = n_blobs + 1, n_tokens = n_tokens + new.n_tokens, n_bytes = n_bytes + new.n_bytes;
+END;
 )sql";
 
 }  // namespace cento

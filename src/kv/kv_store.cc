@@ -2,151 +2,83 @@
 
 #include <algorithm>
 #include <new>
-#include <set>
 
 #include "base/log.h"
-#include "kv/blob_codec.h"
+#include "kv/blob_identity.h"
 #include "kv/blob_reader.h"
 #include "kv/bytes_file.h"
+#include "kv/kv_store_impl.h"
 
 namespace cento {
 namespace {
 
-constexpr int64_t kTemporaryAgeMs = 3'600'000;  // older ones belong to nobody: a put takes seconds
 constexpr const char* kSetAside = "set-aside";
 
 Error miss(std::string reason, const std::string& where) { return {Code::kInput, std::move(reason), where}; }
 
-Hash key_of(const Hash& fingerprint, const Hash& layout, KvKind kind, const Hash& prefix_id, const Hash& context_id,
-            const Hash& ids_hash) {
-  Hasher hasher("cento kv key");
-  hasher.add_hash(fingerprint).add_hash(layout).add_u64(static_cast<uint64_t>(kind));
-  return hasher.add_hash(prefix_id).add_hash(context_id).add_hash(ids_hash).finish();
-}
-
-Hash key_of(const BlobHeader& h) {
-  return key_of(h.fingerprint, h.layout, h.kind, h.prefix_id, h.context_id, kv_ids_hash(h.ids));
-}
-
-BlobHeader about(const KvIdentity& identity) {
-  BlobHeader header;
-  header.fingerprint = identity.fingerprint;
-  header.layout = identity.layout;
-  header.prefix_id = kv_ids_hash(identity.prefix_ids);
-  header.context_id = kv_ids_hash(identity.context_ids);
-  header.shape = identity.shape;
-  header.kind = identity.kind;
-  header.ids.assign(identity.ids.begin(), identity.ids.end());
-  header.key = key_of(header);
-  return header;
-}
-
-KvRow row_of(const BlobHeader& header, const char* codec, uint64_t n_bytes, const std::optional<Hash>& chunk_hash,
-             int64_t now_ms) {
-  KvRow row;
-  row.key = header.key;
-  row.fingerprint = header.fingerprint;
-  row.layout = header.layout;
-  row.prefix_id = header.prefix_id;
-  row.ids_hash = kv_ids_hash(header.ids);
-  row.context_id = header.context_id;
-  row.chunk_hash = chunk_hash;
-  row.kind = header.kind;
-  row.codec = codec;
-  row.n_tokens = header.ids.size();
-  row.n_bytes = n_bytes;
-  row.created_ms = row.last_used_ms = now_ms;
-  return row;
-}
-
-// Header, key and every frame; `wanted`: the key it must have.
-Result<BlobHeader> check_blob(std::unique_ptr<File> file, const std::string& where, const std::optional<Hash>& wanted) {
-  auto header = read_blob_header(*file, where);
-  if (!header) return header.error();
-  if (key_of(*header) != header->key || (wanted && header->key != *wanted)) return miss("other key", where);
-  try {
-    const BlobHeader checked = *header;
-    const uint64_t n_bytes = checked.shape.side_bytes(checked.ids.size());
-    std::vector<std::byte> k(n_bytes), v(n_bytes);
-    BlobReader reader(std::move(file), std::move(*header), where);
-    for (uint32_t layer = 0; layer < reader.shape().n_layers; ++layer) {
-      if (auto s = reader.read_layer(layer, k, v); !s) return s.error();
-    }
-    return checked;
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kResource, "not enough memory to read it", where};
-  }
-}
-
-// The first difference, in words; "" if there is none.
-std::string difference(const BlobHeader& found, const BlobHeader& wanted) {
-  if (found.fingerprint != wanted.fingerprint) return "other model";
-  if (found.layout != wanted.layout || !(found.shape == wanted.shape)) return "other KV layout";
-  if (found.prefix_id != wanted.prefix_id) return "other prefix";
-  if (found.ids != wanted.ids) return "other tokens";
-  if (found.context_id != wanted.context_id) return "other context";
-  if (found.kind != wanted.kind) return "other kind";
-  if (found.key != wanted.key) return "other key";
-  return {};
-}
-
-// How far a row agrees with what is wanted, and where it stops: for the reason of a miss.
-std::pair<int, const char*> agreement(const KvRow& row, const BlobHeader& wanted) {
-  if (row.fingerprint != wanted.fingerprint) return {1, "other model"};
-  if (row.layout != wanted.layout) return {2, "other KV layout"};
-  if (row.prefix_id != wanted.prefix_id) return {3, "other prefix"};
-  if (row.context_id != wanted.context_id) return {4, "other context"};
-  return {5, "other kind"};
-}
-
-std::string folder_of(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
-
-std::string store_folder(const Catalogue& catalogue, const char* name) {
-  return (catalogue.dir().empty() ? "." : catalogue.dir()) + "/" + name;
-}
-
-// The key in a blob's file name; nullopt for any other file.
-std::optional<Hash> key_in(const std::string& name) {
-  if (!name.ends_with(".kv")) return std::nullopt;
-  return hash_from_hex(std::string_view(name).substr(0, name.size() - 3));
-}
-
 }  // namespace
 
-Hash kv_ids_hash(std::span<const int32_t> ids) { return Hasher("cento token ids").add_i32s(ids).finish(); }
-
-Hash kv_key(const KvIdentity& identity) {
-  return key_of(identity.fingerprint, identity.layout, identity.kind, kv_ids_hash(identity.prefix_ids),
-                kv_ids_hash(identity.context_ids), kv_ids_hash(identity.ids));
+KvStore::KvStore(Catalogue& catalogue, FileSystem& fs)
+    : catalogue_(&catalogue), fs_(&fs), disk_(fs, store_folder(catalogue, "kv"), catalogue.clock()) {
+  disk_.set_folders(catalogue.kv_folders());
+  if (const auto id = catalogue.setting(kCipherSetting); id && !id->empty()) locked_ = "store is encrypted";
+  if (catalogue.setting(kCipherNextSetting)) locked_ = kRekeyStopped;
 }
 
-KvStore::KvStore(Catalogue& catalogue, FileSystem& fs) : catalogue_(&catalogue), fs_(&fs) {}
-
-std::string KvStore::path_of(const Hash& key) const {
-  const std::string hex = key.hex();
-  return store_folder(*catalogue_, "kv") + "/" + hex.substr(0, 2) + "/" + hex + ".kv";
-}
+KvStore::~KvStore() = default;
 
 // ---- reading
 
 Result<std::unique_ptr<KvReader>> KvStore::open(const KvIdentity& wanted) {
   try {
-    const BlobHeader header = about(wanted);
-    const auto row = catalogue_->kv(header.key);
-    if (!row) return miss(why_not_stored(header), path_of(header.key));
-    return open_checked(header.key, header);
+    if (!locked_.empty()) return miss(locked_, catalogue_->dir());
+    const BlobHeader header = header_of(wanted);
+    if (catalogue_->kv(header.key)) {
+      auto reader = open_checked(header.key, header);
+      if (reader.ok() || !remote_) return reader;
+      auto elsewhere = open_remote(name_of(header.key), header);
+      return elsewhere.ok() ? std::move(elsewhere) : std::move(reader);
+    }
+    if (remote_) {
+      if (auto reader = open_remote(name_of(header.key), header); reader.ok()) return reader;
+    }
+    return miss(why_not_stored(header), path_of(header.key));
   } catch (const Error& error) {  // a damaged or locked catalogue is a miss too
     return error;
   }
+}
+
+std::vector<KvRow> KvStore::find(const KvIdentity& wanted) {
+  if (!locked_.empty()) return {};
+  const BlobHeader header = header_of(wanted);
+  std::vector<KvRow> rows =
+      catalogue_->find_kv(header.fingerprint, header.layout, header.prefix_id, kv_ids_hash(header.ids));
+  if (!remote_) return rows;
+  std::vector<Hash> known;
+  for (const KvRow& row : rows) known.push_back(name_of(row.key));
+  for (const RemoteTier::Listed& listed : remote_->find(group_of(header))) {
+    if (std::find(known.begin(), known.end(), listed.name) != known.end()) continue;
+    KvRow row;
+    row.kind = listed.kind;
+    row.n_tokens = header.ids.size();
+    row.remote_name = listed.name;
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 // The context is the row's: whoever asks takes a KV behind any. The row's key is the hash of what the row says, so a
 // header with this key says the same.
 Result<std::unique_ptr<KvReader>> KvStore::open_row(const KvRow& row, const KvIdentity& wanted) {
   try {
-    BlobHeader header = about(wanted);
-    header.context_id = row.context_id;
+    if (!locked_.empty()) return miss(locked_, catalogue_->dir());
+    BlobHeader header = header_of(wanted);
     header.kind = row.kind;
+    if (row.remote_name) {
+      header.key = Hash{};  // any
+      return open_remote(*row.remote_name, header);
+    }
+    header.context_id = row.context_id;
     header.key = row.key;
     return open_checked(row.key, header);
   } catch (const Error& error) {
@@ -154,26 +86,52 @@ Result<std::unique_ptr<KvReader>> KvStore::open_row(const KvRow& row, const KvId
   }
 }
 
+Result<std::unique_ptr<File>> KvStore::unsealed(std::unique_ptr<File> file, const std::string& where) const {
+  if (!cipher_) return file;
+  return cipher_->open(std::move(file), where);
+}
+
 Result<std::unique_ptr<KvReader>> KvStore::open_checked(const Hash& key, const BlobHeader& wanted) {
-  const std::string path = path_of(key);
-  auto file = fs_->open_read(path);
-  if (!file) {
-    if (fs_->exists(path)) return file.error();  // no handles left, no permission: the file may be in order
-    forget(key);
-    return miss("file missing", path);
+  if (ram_) {
+    if (auto reader = open_in(*ram_, key, wanted); reader.ok()) {
+      touch(key);
+      return reader;
+    }
   }
-  auto header = read_blob_header(**file, path);
+  auto reader = open_in(disk_, key, wanted);
+  if (reader.ok()) touch(key);
+  return reader;
+}
+
+Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const Hash& key, const BlobHeader& wanted) {
+  const bool on_disk = &tier == &disk_;
+  const Hash name = name_of(key);
+  const std::string path = on_disk ? disk_.find(name) : std::string("in ") + tier.name();
+  auto file = tier.open(name);
+  if (!file) {
+    if (on_disk && file.error().code() == Code::kInput) forget(key);  // it is nowhere, and no folder is away
+    return file.error();
+  }
+  const auto damaged = [&](const std::string& reason) {
+    if (on_disk) {
+      set_aside(key, reason);
+    } else {
+      (void)tier.evict(name).ok();
+    }
+  };
+  auto plain = unsealed(std::move(*file), path);
+  auto header = plain.ok() ? read_blob_header(**plain, path) : Result<BlobHeader>(plain.error());
   if (!header) {
-    if (header.error().code() == Code::kInput) set_aside(key, header.error().message());
+    if (header.error().code() == Code::kInput) damaged(header.error().message());
     return header.error();
   }
   const std::string reason = difference(*header, wanted);
   // A file that is what its name says stays: somebody asked for something else by mistake.
-  if (header->key != key || key_of(*header) != key) set_aside(key, reason.empty() ? "other key" : reason);
+  if (header->key != key || key_of(*header) != key) damaged(reason.empty() ? "other key" : reason);
   if (!reason.empty()) return miss(reason, path);
   if (key_of(*header) != key) return miss("other key", path);
-  touch(key);
-  return std::unique_ptr<KvReader>(std::make_unique<BlobReader>(std::move(*file), std::move(*header), path));
+  return std::unique_ptr<KvReader>(
+      std::make_unique<BlobReader>(std::move(*plain), std::move(*header), path, tier.name()));
 }
 
 void KvStore::touch(const Hash& key) {
@@ -190,6 +148,87 @@ std::string KvStore::why_not_stored(const BlobHeader& wanted) {
   return best.second;
 }
 
+// ---- the remote tier
+
+// Nothing in it is trusted: what is read is held against what is wanted as a file on disk is. A key of zeros in
+// `wanted` stands for any context of that kind.
+Result<std::unique_ptr<KvReader>> KvStore::open_remote(const Hash& name, const BlobHeader& wanted) {
+  const std::string where = remote_->where();
+  auto file = remote_->open(name);
+  if (!file) return file.error();
+  auto plain = unsealed(std::move(*file), where);
+  if (!plain) return plain.error();
+  auto header = read_blob_header(**plain, where);
+  if (!header) return header.error();
+  const bool any_context = wanted.key == Hash{};
+  if (const std::string reason = difference(*header, wanted, any_context); !reason.empty()) return miss(reason, where);
+  if (header->kind != wanted.kind) return miss("other kind", where);
+  if (key_of(*header) != header->key || name_of(header->key) != name) return miss("other key", where);
+  return std::unique_ptr<KvReader>(
+      std::make_unique<BlobReader>(std::move(*plain), std::move(*header), where, remote_->name()));
+}
+
+std::optional<KvRow> KvStore::fetch(const KvIdentity& wanted, const std::optional<Hash>& chunk_hash) {
+  if (!remote_) return std::nullopt;
+  const BlobHeader header = header_of(wanted);
+  return take_in(name_of(header.key), header, false, chunk_hash);
+}
+
+std::optional<KvRow> KvStore::fetch_row(const KvRow& row, const KvIdentity& wanted,
+                                        const std::optional<Hash>& chunk_hash) {
+  if (!remote_ || !row.remote_name) return std::nullopt;
+  BlobHeader header = header_of(wanted);
+  header.kind = row.kind;
+  return take_in(*row.remote_name, header, true, chunk_hash);
+}
+
+std::optional<KvRow> KvStore::take_in(const Hash& name, const BlobHeader& wanted, bool any_context,
+                                      const std::optional<Hash>& chunk_hash) {
+  const std::string where = remote_->where();
+  const auto take = [&]() -> Result<KvRow> {
+    require_unlocked();
+    require_writable();
+    auto file = remote_->open(name);
+    if (!file) return file.error();
+    auto plain = unsealed(std::move(*file), where);
+    if (!plain) return plain.error();
+    auto bytes = read_whole(**plain, where);
+    if (!bytes) return bytes.error();
+    const auto header = check_blob(std::make_unique<BytesFile>(*bytes), where, {});
+    if (!header) return header.error();
+    if (const std::string reason = difference(*header, wanted, any_context); !reason.empty())
+      return miss(reason, where);
+    if (name_of(header->key) != name) return miss("other key", where);
+    const Packed packed = pack(std::move(*bytes));
+    const KvRow row = row_of(*header, packed.bytes.size(), chunk_hash, catalogue_->clock().unix_ms());
+    if (auto s = write(row, packed); !s) return s.error();
+    return row;
+  };
+  try {
+    const auto row = take();
+    if (row.ok()) return *row;
+    log_debug("nothing taken from " + where + ": " + row.error().message());
+  } catch (const Error& error) {
+    log_debug("nothing taken from " + where + ": " + error.message());
+  } catch (const std::bad_alloc&) {
+    log_debug("nothing taken from " + where + ": not enough memory");
+  }
+  return std::nullopt;
+}
+
+// The copies of what has just been stored. They are a service: if one cannot be made, the store is as good as before.
+void KvStore::share(const BlobHeader& header, const Packed& packed, double cost_ms) {
+  const BlobView view{packed.bytes, packed.parts, cost_ms};
+  const Hash name = name_of(header.key);
+  if (ram_) {
+    if (auto s = ram_->put(name, view); !s) log_debug("stored KV is not kept in memory: " + s.error().message());
+  }
+  if (!remote_) return;
+  Status s = remote_->put(name, view);
+  if (s.ok()) s = remote_->list(group_of(header), {name, header.kind});
+  if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
+}
+
 // ---- taking away
 
 void KvStore::forget(const Hash& key) {
@@ -201,25 +240,39 @@ void KvStore::forget(const Hash& key) {
   }
 }
 
+void KvStore::give_up(const KvReader& reader, const std::string& reason) {
+  const std::string_view from = reader.from();
+  if (from == disk_.name()) set_aside(reader.key(), reason);
+  if (ram_ && from == ram_->name()) (void)ram_->evict(name_of(reader.key())).ok();
+}
+
 // The row first: from then on nobody opens the file, wherever it lies.
 void KvStore::set_aside(const Hash& key, const std::string& reason) {
-  if (catalogue_->db().read_only()) return;
+  if (catalogue_->db().read_only() || !locked_.empty()) return;
   log_warning("stored KV " + key.short_hex() + " is set aside: " + reason);
   forget(key);
-  const std::string folder = store_folder(*catalogue_, kSetAside), path = path_of(key);
+  const Hash name = name_of(key);
+  if (ram_) (void)ram_->evict(name).ok();
+  const std::string path = disk_.find(name);
+  if (path.empty()) return;
+  const std::string folder = store_folder(*catalogue_, kSetAside);
   Status moved = fs_->make_folders(folder);
-  if (moved.ok()) moved = fs_->rename(path, folder + "/" + key.hex() + ".kv");
+  if (moved.ok()) moved = fs_->rename(path, folder + "/" + name.hex() + ".kv");
+  if (!moved.ok()) moved = fs_->remove(path);  // on another disk than the store
   // It must not come back: the next put replaces it, gc removes it.
   if (!moved.ok()) log_warning("stored KV " + key.short_hex() + " stays where it is: " + moved.error().message());
 }
 
 Status KvStore::remove(const Hash& key) {
   try {
+    require_unlocked();
     require_writable();
+    const Hash name = name_of(key);
+    if (ram_) (void)ram_->evict(name).ok();
     // Within a transaction, so that a put of the same key in another process cannot come in between.
     Transaction transaction(catalogue_->db());
     catalogue_->remove_kv(key);
-    if (auto s = fs_->remove(path_of(key)); !s) return s;
+    if (auto s = disk_.evict(name); !s) return s;
     transaction.commit();
     return Status::done();
   } catch (const Error& error) {
@@ -229,14 +282,27 @@ Status KvStore::remove(const Hash& key) {
 
 // ---- writing
 
+KvStore::Packed KvStore::pack(std::vector<std::byte> plain) const {
+  const BytesFile file(plain);
+  std::vector<uint64_t> parts = parts_of(std::move(read_blob_header(file, "")).or_throw());
+  if (!cipher_) return {std::move(plain), std::move(parts), {}};
+  StoreCipher::Sealed sealed = cipher_->seal({plain, parts});
+  return {std::move(sealed.bytes), std::move(sealed.parts), cipher_->id()};
+}
+
 Result<KvRow> KvStore::put(const KvIdentity& identity, const KvBlock& block, KvCodec codec,
-                           const std::optional<Hash>& chunk_hash) {
+                           const std::optional<Hash>& chunk_hash, double cost_ms) {
   try {
-    const BlobHeader header = about(identity);
-    const auto bytes = encode_blob(header, block, codec);
+    require_unlocked();
+    BlobHeader header = header_of(identity);
+    auto bytes = encode_blob(header, block, codec);
     if (!bytes) return bytes.error();
-    const KvRow row = row_of(header, kv_codec_name(codec), bytes->size(), chunk_hash, catalogue_->clock().unix_ms());
-    if (auto s = write(row, *bytes); !s) return s.error();
+    const Packed packed = pack(std::move(*bytes));
+    header.codecs = {codec};
+    KvRow row = row_of(header, packed.bytes.size(), chunk_hash, catalogue_->clock().unix_ms());
+    row.cost_ms = cost_ms;
+    if (auto s = write(row, packed); !s) return s.error();
+    share(header, packed, cost_ms);
     return row;
   } catch (const Error& error) {
     return error;
@@ -246,20 +312,21 @@ Result<KvRow> KvStore::put(const KvIdentity& identity, const KvBlock& block, KvC
 }
 
 Result<std::vector<std::byte>> KvStore::read_blob(const Hash& key) {
-  const std::string path = path_of(key);
-  if (!fs_->exists(path)) return miss("file missing", path);
-  const auto file = fs_->open_read(path);
-  if (!file) return file.error();
-  const auto size = (*file)->size();
-  if (!size) return size.error();
   try {
-    std::vector<std::byte> bytes(*size);
-    if (auto s = (*file)->read_at(0, bytes); !s) return s.error();
-    if (const auto checked = check_blob(std::make_unique<BytesFile>(bytes), path, key); !checked)
+    require_unlocked();
+    const Hash name = name_of(key);
+    auto file = disk_.open(name);
+    if (!file) return file.error();
+    const std::string path = disk_.find(name);
+    auto plain = unsealed(std::move(*file), path);
+    if (!plain) return plain.error();
+    auto bytes = read_whole(**plain, path);
+    if (!bytes) return bytes.error();
+    if (const auto checked = check_blob(std::make_unique<BytesFile>(*bytes), path, key); !checked)
       return checked.error();
     return bytes;
-  } catch (const std::bad_alloc&) {
-    return Error{Code::kResource, "not enough memory to read it", path};
+  } catch (const Error& error) {
+    return error;
   }
 }
 
@@ -267,14 +334,17 @@ Result<bool> KvStore::add_blob(std::span<const std::byte> bytes, const std::opti
   const auto checked = check_blob(std::make_unique<BytesFile>(bytes), "", {});
   if (!checked) return checked.error();
   try {
+    require_unlocked();
     require_writable();
-    if (catalogue_->kv(checked->key) && fs_->exists(path_of(checked->key))) return false;
-    const KvRow row = row_of(*checked, kv_codec_name(checked->codecs.back()), bytes.size(), chunk_hash,
-                             catalogue_->clock().unix_ms());
-    if (auto s = write(row, bytes); !s) return s.error();
+    if (catalogue_->kv(checked->key) && disk_.contains(name_of(checked->key))) return false;
+    const Packed packed = pack({bytes.begin(), bytes.end()});
+    const KvRow row = row_of(*checked, packed.bytes.size(), chunk_hash, catalogue_->clock().unix_ms());
+    if (auto s = write(row, packed); !s) return s.error();
     return true;
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kResource, "not enough memory to store it"};
   }
 }
 
@@ -283,24 +353,31 @@ void KvStore::require_writable() const {
   if (catalogue_->db().read_only()) throw Error{Code::kInput, "store cannot be written", catalogue_->dir()};
 }
 
-Status KvStore::write(const KvRow& row, std::span<const std::byte> bytes) {
+void KvStore::require_unlocked() const {
+  if (!locked_.empty())
+    throw Error{Code::kInput, locked_, catalogue_->dir(), "give its key: --key-file FILE, or CENTO_KEY"};
+}
+
+Status KvStore::write(KvRow row, const Packed& packed) {
   require_writable();
-  const std::string path = path_of(row.key), folder = folder_of(path);
-  if (!fs_->exists(folder)) {
-    if (auto s = fs_->make_folders(folder); !s) return s;
-    // A file is there after a power cut only if the folders above it are.
-    if (auto s = fs_->sync_folder(folder_of(folder)); !s) return s;
-    if (auto s = fs_->sync_folder(folder_of(folder_of(folder))); !s) return s;
-  }
-  const auto temporary = write_beside(*fs_, path, bytes);
-  if (!temporary) return temporary.error();
+  row.cipher = packed.cipher;
+  if (!(row.cost_ms > 0)) row.cost_ms = catalogue_->typical_cost_ms(row.fingerprint, row.n_tokens, row.n_bytes);
+  if (auto s = make_room(packed.bytes.size(), row.key); !s) return s;
+  const auto folder = choose_folder(packed.bytes.size());
+  if (!folder) return folder.error();
+  row.folder = (*folder)->id;
+  return write_to(**folder, row, packed.bytes);
+}
+
+Status KvStore::write_to(const DiskFolder& folder, const KvRow& row, std::span<const std::byte> bytes) {
+  const Hash name = name_of(row.key);
+  const auto prepared = disk_.prepare(folder, name, bytes);
+  if (!prepared) return prepared.error();
   bool renamed = false;
   const auto place = [&]() -> Status {
     // The write lock from the rename to the row: gc in another process must not take the file for a left-over.
     Transaction transaction(catalogue_->db());
-    if (auto s = fs_->rename(*temporary, path); !s) return s;
-    renamed = true;
-    if (auto s = fs_->sync_folder(folder); !s) return s;
+    if (auto s = disk_.place(*prepared, renamed); !s) return s;
     catalogue_->put_kv(row);
     transaction.commit();
     return Status::done();
@@ -311,97 +388,25 @@ Status KvStore::write(const KvRow& row, std::span<const std::byte> bytes) {
   } catch (const Error& error) {
     placed = error;
   }
-  if (!placed.ok()) discard(row.key, renamed ? path : *temporary);
+  if (!placed.ok()) {
+    discard(row.key, renamed ? prepared->path : prepared->temporary, renamed);
+    return placed;
+  }
+  for (const DiskFolder& other : disk_.folders()) {  // where an earlier one of this key lies
+    if (&other != &folder) (void)fs_->remove(disk_.path_in(other, name)).ok();
+  }
   return placed;
 }
 
 // After a failed put. A file in place stays if a row, of this KV stored before, still refers to it: it holds the same
 // KV. What cannot be removed is left for gc.
-void KvStore::discard(const Hash& key, const std::string& path) {
+void KvStore::discard(const Hash& key, const std::string& path, bool in_place) {
   try {
-    if (path == path_of(key) && catalogue_->kv(key)) return;
+    if (in_place && catalogue_->kv(key)) return;
     (void)fs_->remove(path).ok();
   } catch (const Error& error) {
     log_debug("left for gc: " + path + ": " + error.message());
   }
-}
-
-// ---- keeping in order
-
-KvStore::Leftovers KvStore::gc() {
-  require_writable();
-  Leftovers removed;
-  const auto take_file = [&](const std::string& path) {
-    const auto file = fs_->open_read(path);
-    const auto size = file.ok() ? (*file)->size() : Result<uint64_t>(file.error());
-    const uint64_t n_bytes = size.ok() ? *size : 0;
-    fs_->remove(path).or_throw();
-    ++removed.files;
-    removed.bytes += n_bytes;
-  };
-  // Under the write lock: a put in another process is wholly before it or wholly after it.
-  Transaction transaction(catalogue_->db());
-  const auto take_row = [&](const Hash& key) {
-    catalogue_->remove_kv(key);
-    ++removed.rows;
-  };
-  for (const Hash& key : catalogue_->orphaned_kv()) {
-    take_row(key);
-    if (fs_->exists(path_of(key))) take_file(path_of(key));
-  }
-  std::set<Hash> kept;
-  for (const Hash& key : catalogue_->kv_keys()) {
-    if (fs_->exists(path_of(key))) {
-      kept.insert(key);
-    } else {
-      take_row(key);
-    }
-  }
-  for_each_file([&](const std::string& path, const std::string& name) {
-    const auto key = key_in(name);
-    if (key ? !kept.contains(*key) || path != path_of(*key) : is_old_temporary(path, name)) take_file(path);
-  });
-  const std::string aside = store_folder(*catalogue_, kSetAside);
-  if (fs_->exists(aside)) {
-    for (const std::string& name : fs_->list(aside).or_throw()) take_file(aside + "/" + name);
-  }
-  transaction.commit();
-  return removed;
-}
-
-void KvStore::for_each_file(const std::function<void(const std::string& path, const std::string& name)>& visit) {
-  const std::string top = store_folder(*catalogue_, "kv");
-  if (!fs_->exists(top)) return;
-  for (const std::string& part : fs_->list(top).or_throw()) {
-    const std::string folder = top + "/" + part;
-    auto names = fs_->list(folder);
-    if (!names) continue;  // not a folder: nothing of ours
-    for (const std::string& name : *names) visit(folder + "/" + name, name);
-  }
-}
-
-bool KvStore::is_old_temporary(const std::string& path, const std::string& name) {
-  if (name.find(".kv.tmp-") == std::string::npos) return false;
-  const auto modified = fs_->modified_ms(path);
-  return modified.ok() && catalogue_->clock().unix_ms() - *modified > kTemporaryAgeMs;
-}
-
-KvStore::Verified KvStore::verify() {
-  Verified verified;
-  for (const Hash& key : catalogue_->kv_keys()) {
-    ++verified.blobs;
-    if (auto s = verify_blob(key); !s) verified.bad.emplace_back(key, s.error().message());
-  }
-  return verified;
-}
-
-Status KvStore::verify_blob(const Hash& key) {
-  const std::string path = path_of(key);
-  if (!fs_->exists(path)) return miss("file missing", path);
-  auto file = fs_->open_read(path);
-  if (!file) return file.error();
-  const auto checked = check_blob(std::move(*file), path, key);
-  return checked.ok() ? Status::done() : Status(checked.error());
 }
 
 }  // namespace cento

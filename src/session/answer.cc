@@ -143,9 +143,7 @@ FoundChunk Answerer::Impl::find_kv(const PromptLayout& layout, const ChunkRow& r
   found.hash = row.hash;
   found.ids = layout.chunk(row.prompt_text());
   if (store == nullptr || !wanted) return found;
-  const KvIdentity any = identity_of(engine, KvKind::kChunkPrefix, layout.prefix(), {}, found.ids);
-  found.kv =
-      store->catalogue().find_kv(any.fingerprint, any.layout, kv_ids_hash(layout.prefix()), kv_ids_hash(found.ids));
+  found.kv = store->find(identity_of(engine, KvKind::kChunkPrefix, layout.prefix(), {}, found.ids));
   return found;
 }
 
@@ -185,7 +183,8 @@ PromptChunk Answerer::Impl::lookup(const std::vector<int32_t>& prefix, FoundChun
     }
     chunk.kv = std::move(reader).value();
     chunk.exact_behind_prefix = kv_row.kind == KvKind::kChunkPrefix;
-    chunk.report.from = "disk";
+    chunk.report.from = chunk.kv->from();
+    if (kv_row.remote_name && may_write()) chunk.keep_remote = {kv_row, found.hash};
     chunk.report.reason.clear();
     break;
   }
@@ -246,7 +245,7 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
         }
         answer.timings.precompute_ms += watch.ms();
       }
-      chunk.report.from = dynamic_cast<MemoryKv*>(chunk.kv.get()) != nullptr ? "ram" : "disk";
+      chunk.report.from = chunk.kv->from();
       chunk.report.reason.clear();
     }
     prompt.chunks.push_back(std::move(chunk));

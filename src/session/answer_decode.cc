@@ -71,6 +71,7 @@ void Answerer::Impl::respond(Prompt& prompt, const std::optional<std::string>& g
   if (may_write()) write_speed(engine, catalogue(), speed);
   if (captured) store_captured(prompt, *captured);
   if (options.verify && answer.logits_rows > 0 && answer.finish_reason != "interrupted") verify(prompt, ids, answer);
+  keep_fetched(prompt);
   if (answer.finish_reason != "interrupted") copy_leading_chunk(prompt, answer.cache, hooks);
   if (!options.want_logits) {
     answer.logits.clear();

@@ -36,6 +36,8 @@ struct PromptChunk {
   bool exact_behind_prefix = false;
   std::optional<Hash> keep_exact;  // computed right behind the fixed prefix: its KV is stored under this chunk's hash
   std::optional<Hash> copy_exact;  // reused now; computed there once the answer is out, and stored
+  std::optional<std::pair<KvRow, Hash>> keep_remote;  // comes from the remote tier: stored here, under this chunk's
+                                                      // hash, once the answer is out
 };
 
 // What a prompt is made of, and how far its KV is known.
@@ -112,6 +114,7 @@ struct Answerer::Impl {
   PipelineReport prefill(Prompt& prompt, const AskOptions& options, const AskHooks& hooks, size_t reserve,
                          std::optional<Capture>& captured, Answer& answer);
   void store_captured(const Prompt& prompt, const Capture& captured);
+  void keep_fetched(const Prompt& prompt);
   void copy_leading_chunk(const Prompt& prompt, const CacheReport& cache, const AskHooks& hooks);
 
   // session/answer_decode.cc: from the prompt to the answer.

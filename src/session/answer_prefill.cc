@@ -226,7 +226,7 @@ PipelineReport Answerer::Impl::prefill(Prompt& prompt, const AskOptions& options
       const Segment& failed = plan.segments[failure->segment];
       const std::string reason = failure->error.message();
       log_warning("stored KV of " + failed.label + " is not used: " + reason);
-      if (store != nullptr) store->set_aside(failed.kv->key(), reason);
+      if (store != nullptr) store->give_up(*failed.kv, reason);
       const size_t segment = failure->segment;
       take_back(plan, prompt);
       const size_t first = plan.segments.size() - 1 - prompt.chunks.size();
@@ -268,6 +268,15 @@ void Answerer::Impl::store_captured(const Prompt& prompt, const Capture& capture
   const PromptChunk& chunk = prompt.chunks[0];
   put(identity_of(engine, KvKind::kChunkPrefix, prompt.prefix, prompt.prefix, chunk.ids),
       rows_of(captured.block, n_prefix, chunk.ids.size()), chunk.keep_exact);
+}
+
+// What came from the remote tier is here next time.
+void Answerer::Impl::keep_fetched(const Prompt& prompt) {
+  for (const PromptChunk& chunk : prompt.chunks) {
+    if (!chunk.keep_remote || chunk.report.from != store->remote()->name()) continue;
+    const auto& [row, hash] = *chunk.keep_remote;
+    (void)store->fetch_row(row, identity_of(engine, row.kind, prompt.prefix, {}, chunk.ids), hash);
+  }
 }
 
 // The leading chunk once more, where it is exact: the next prompt that begins with it needs no guess.

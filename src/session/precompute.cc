@@ -38,6 +38,8 @@ class Precompute {
     }
     collection_id_ = collection->id;
     report_.model = engine_.model().name();
+    // A store that is full makes room from what was there before, not from what this run has made or found.
+    store_.protect_since(store_.catalogue().clock().unix_ms());
     if (const std::string why = not_for_codec(codec(), engine_.shape().type); !why.empty())
       throw Error{Code::kUsage, why, "--codec", "or leave out --precision f32"};
     identify(engine_.model(), &store_.catalogue());
@@ -118,17 +120,28 @@ class Precompute {
         if (!options_.dry_run && recode(**known, *row, identity)) return;
       }
     }
+    const uint64_t foretold = foretold_bytes(ids.size());
     if (options_.dry_run) {
       report_.tokens += ids.size();
-      report_.bytes += foretold_bytes(ids.size());
+      report_.bytes += foretold;
+      return;
+    }
+    if (store_.fetch(identity, chunk->hash)) {
+      ++report_.present;
+      ++report_.fetched;
       return;
     }
     if (context.size() + ids.size() > engine_.model().config().context_max) {
       skip(place, "longer than the model's context with what stands in front of it");
       return;
     }
-    if (options_.max_bytes && store_.catalogue().kv_bytes_total() + foretold_bytes(ids.size()) > *options_.max_bytes) {
+    if (options_.max_bytes && store_.catalogue().kv_bytes_total() + foretold > *options_.max_bytes) {
       skip(place, "above --max-bytes");
+      return;
+    }
+    if (auto s = store_.fits(foretold); !s) {
+      if (!KvStore::is_over_budget(s.error())) throw s.error();
+      skip(place, s.error().message());
       return;
     }
     const Stopwatch watch;
@@ -140,10 +153,15 @@ class Precompute {
     const double n = static_cast<double>(computed->rows_computed),
                  end = static_cast<double>(context.size() + ids.size());
     speed_.observe_compute(n, n * (end - n / 2), watch.ms());
-    const KvRow row = std::move(store_.put(identity, computed->block, codec(), chunk->hash)).or_throw();
+    const auto row = store_.put(identity, computed->block, codec(), chunk->hash, watch.ms());
+    if (!row.ok()) {
+      if (!KvStore::is_over_budget(row.error())) throw row.error();
+      skip(place, row.error().message());
+      return;
+    }
     ++report_.made;
-    report_.tokens += row.n_tokens;
-    report_.bytes += row.n_bytes;
+    report_.tokens += row->n_tokens;
+    report_.bytes += row->n_bytes;
     drop_stale(identity, key, kind);
   }
 

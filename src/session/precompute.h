@@ -31,6 +31,7 @@ struct PrecomputeOptions {
 struct PrecomputeReport {
   std::string model;
   uint64_t wanted = 0, present = 0, made = 0, skipped = 0, evicted = 0;  // chunks
+  uint64_t fetched = 0;  // of those present: taken from the remote tier now
   uint64_t recoded = 0;  // of those present: packed anew with the codec asked for
   uint64_t recoded_bytes = 0;
   uint64_t tokens = 0, bytes = 0;  // made now (or foretold by a dry run)

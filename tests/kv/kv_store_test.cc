@@ -509,6 +509,7 @@ TEST_CASE("kv store: a full disk is a resource error, keeps what is stored, and 
   if (!disk) return;
   Catalogue catalogue(disk->path() + "/store", Mode::kReadWrite);
   KvStore kv(catalogue);
+  kv.disk().set_free_bytes_min(0);  // the disk itself is to refuse
   SampleIdentity identity;
   identity.shape = {2, 4, 64, KvType::kF16};
   identity.ids.assign(64, 1);  // 128 KiB a block, incompressible
