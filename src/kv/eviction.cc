@@ -198,19 +198,19 @@ EvictionDuel::EvictionDuel(uint64_t capacity_bytes, const EvictionRule& rule)
 
 void EvictionDuel::access(const Hash& key, const EvictionFacts& facts, int64_t now_ms,
                           const std::optional<Hash>& parent) {
-  // An access counts e times less after 10,000 further ones; to change sides takes a lead of a tenth of what is at
-  // issue. Both were measured (docs/STORE.md).
-  constexpr double kFade = 0.9999, kMargin = 0.1;
+  constexpr double kFade = 0.9999;               // an access counts e times less after 10,000 further ones
+  constexpr double kToPriority = 3, kToAge = 1;  // standard deviations; all three are measured (docs/STORE.md)
   const bool by_priority = touch(by_priority_, key, facts, now_ms, parent);
   const bool by_recency = touch(by_recency_, key, facts, now_ms, parent);
   const double cost_ms = std::isfinite(facts.cost_ms) ? std::clamp(facts.cost_ms, 0.0, 1e12) : 0.0;
   lead_ms_ *= kFade;
-  contest_ms_ *= kFade;
+  squares_ *= kFade * kFade;
   if (by_priority != by_recency) {
     lead_ms_ += by_priority ? cost_ms : -cost_ms;
-    contest_ms_ += cost_ms;
+    squares_ += cost_ms * cost_ms;
   }
-  if (by_age_ ? lead_ms_ > kMargin * contest_ms_ : lead_ms_ < -kMargin * contest_ms_) by_age_ = !by_age_;
+  const double deviation_ms = std::sqrt(squares_);
+  if (by_age_ ? lead_ms_ > kToPriority * deviation_ms : lead_ms_ < -kToAge * deviation_ms) by_age_ = !by_age_;
 }
 
 // True: a hit.

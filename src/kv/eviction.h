@@ -150,8 +150,10 @@ class EvictionIndex {
 };
 
 // Whether a tier should go by priority or by age: both rules run on the keys of all accesses, as if each had the tier
-// for itself, and the one that has lately saved more recomputation leads. Holds keys and facts, no KV: some 600 bytes
-// an item. A tier that has just begun goes by age. Not synchronised.
+// for itself. Priority leads once it has saved more recomputation than chance explains (three standard deviations); age
+// leads again once the balance is on its side (one). Holds keys and facts, no KV: some 500 bytes an item. A tier that
+// has just begun goes by age; a process too short to tell keeps to what the last long one left among the settings. Not
+// synchronised.
 class EvictionDuel {
  public:
   explicit EvictionDuel(uint64_t capacity_bytes, const EvictionRule& rule = {});
@@ -167,8 +169,8 @@ class EvictionDuel {
 
   uint64_t capacity_bytes_;
   EvictionIndex by_priority_, by_recency_;
-  double lead_ms_ = 0;     // saved by priority and not by age, less the reverse; old accesses fade
-  double contest_ms_ = 0;  // the sum of the two
+  double lead_ms_ = 0;  // saved by priority and not by age, less the reverse; old accesses fade
+  double squares_ = 0;  // ms^2, of the accesses in which the two differed: chance alone makes a lead of its root
   bool by_age_ = true;
 };
 

@@ -354,16 +354,15 @@ TEST_CASE("eviction: a tier that goes by age is LRU, and returns to its prioriti
 namespace {
 
 // Accesses to 1,000 items of which a tenth fit. Few are wanted often, and all others once each, in rounds: only what
-// was used before deserves a place. Or each is wanted twice in a row and hardly ever again: only age tells.
-void feed(EvictionDuel& duel, bool frequency_pays, int n, Rng& rng) {
+// was used before deserves a place. Or each of the latest 90 is as likely as the other and none before: only age tells.
+void feed(EvictionDuel& duel, bool frequency_pays, int n, Rng& rng, const EvictionFacts& facts = kPlain) {
   for (int i = 0; i < n; ++i) {
     if (frequency_pays) {
       const uint64_t id = i % 4 == 0 ? rng.below(40) : 100 + static_cast<uint64_t>(i) % 900;
-      duel.access(key_of(id), kPlain, i);
+      duel.access(key_of(id), facts, i);
     } else {
-      // Twenty uses of one item spread over the next 150 accesses of others, then never: hits are of the past.
       const uint64_t newest = 10'000 + static_cast<uint64_t>(i) / 4;
-      duel.access(key_of(newest - rng.below(90)), kPlain, i);
+      duel.access(key_of(newest - rng.below(90)), facts, i);
     }
   }
 }
@@ -374,7 +373,7 @@ TEST_CASE("eviction: a duel goes by priority where hits foretell use, and by age
   Rng rng(5);
   EvictionDuel duel(100 * 1024);
   CHECK(duel.by_age());  // at the beginning
-  feed(duel, true, 20'000, rng);
+  feed(duel, true, 200'000, rng);
   CHECK_FALSE(duel.by_age());
   feed(duel, false, 60'000, rng);
   CHECK(duel.by_age());
@@ -390,6 +389,14 @@ TEST_CASE("eviction: a duel bears items that are too large and costs that are no
     duel.access(key_of(3), {10, std::numeric_limits<double>::infinity(), 0}, i);
   }
   CHECK(duel.by_age());
+  Rng rng(6);
+  EvictionDuel later(100 * 1024);
+  for (const double cost_ms : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
+    feed(later, true, 5'000, rng, {1024, cost_ms, 0});
+    CHECK(later.by_age());
+  }
+  feed(later, true, 20'000, rng);
+  CHECK_FALSE(later.by_age());
   EvictionDuel none(0);
   none.access(key_of(1), kPlain, 0);
   CHECK(none.by_age());
