@@ -12,9 +12,7 @@ double eviction_worth(const EvictionFacts& facts, const EvictionRule& rule) {
   const double cost_ms = std::isfinite(facts.cost_ms) ? std::max(facts.cost_ms, 0.0) : 0.0;
   const double kib = static_cast<double>(std::max<uint64_t>(facts.n_bytes, 1)) / 1024;
   const double by_cost = std::pow(std::clamp(cost_ms / kib, kLeast, kMost), rule.cost_power);
-  const uint64_t hits = std::min(facts.hits, rule.hits_max);
-  const double share = rule.hits_max == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(rule.hits_max);
-  return by_cost * (1 + rule.hit_weight * share);
+  return by_cost * static_cast<double>(1 + std::min({facts.hits, rule.hits_max, uint64_t{1} << 30}));
 }
 
 double eviction_priority(double floor, const EvictionFacts& facts, const EvictionRule& rule) {
@@ -131,7 +129,7 @@ EvictionIndex::Item* EvictionIndex::find(const Hash& key) {
 const EvictionIndex::Item* EvictionIndex::next(int64_t now_ms) const {
   if (by_priority_.empty()) return nullptr;
   const Item* const oldest = *by_age_.begin();
-  return expired(*oldest, now_ms) ? oldest : *by_priority_.begin();
+  return by_age_only_ || expired(*oldest, now_ms) ? oldest : *by_priority_.begin();
 }
 
 bool EvictionIndex::expired(const Item& item, int64_t now_ms) const {
@@ -193,6 +191,37 @@ void EvictionIndex::change_hold(Item& item, int change) {
     front->n_held_children += change > 0 ? 1 : static_cast<size_t>(-1);
     if (front->held() == was_held) return;
   }
+}
+
+EvictionDuel::EvictionDuel(uint64_t capacity_bytes, const EvictionRule& rule)
+    : capacity_bytes_(capacity_bytes), by_priority_(rule), by_recency_({.cost_power = 0, .hits_max = 0}) {}
+
+void EvictionDuel::access(const Hash& key, const EvictionFacts& facts, int64_t now_ms,
+                          const std::optional<Hash>& parent) {
+  constexpr double kFade = 0.9999;               // an access counts e times less after 10,000 further ones
+  constexpr double kToPriority = 3, kToAge = 1;  // standard deviations; all three are measured (docs/STORE.md)
+  const bool by_priority = touch(by_priority_, key, facts, now_ms, parent);
+  const bool by_recency = touch(by_recency_, key, facts, now_ms, parent);
+  const double cost_ms = std::isfinite(facts.cost_ms) ? std::clamp(facts.cost_ms, 0.0, 1e12) : 0.0;
+  lead_ms_ *= kFade;
+  squares_ *= kFade * kFade;
+  if (by_priority != by_recency) {
+    lead_ms_ += by_priority ? cost_ms : -cost_ms;
+    squares_ += cost_ms * cost_ms;
+  }
+  const double deviation_ms = std::sqrt(squares_);
+  if (by_age_ ? lead_ms_ > kToPriority * deviation_ms : lead_ms_ < -kToAge * deviation_ms) by_age_ = !by_age_;
+}
+
+// True: a hit.
+bool EvictionDuel::touch(EvictionIndex& index, const Hash& key, const EvictionFacts& facts, int64_t now_ms,
+                         const std::optional<Hash>& parent) {
+  if (index.use(key, now_ms)) return true;
+  if (facts.n_bytes > capacity_bytes_) return false;
+  const uint64_t room = capacity_bytes_ - facts.n_bytes;
+  if (index.bytes() > room) index.evict(index.bytes() - room, now_ms);
+  index.insert(key, facts, now_ms, parent);
+  return false;
 }
 
 }  // namespace cento

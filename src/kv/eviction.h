@@ -9,11 +9,16 @@
 // an item that is not used any more sinks relative to newer ones and goes at last, however much it is worth: this is
 // GreedyDual (Young 1994; with size and frequency: Cherkasova 1998). With equal worths it is exactly LRU.
 //
+// No fixed rule beats LRU on every load: where sessions come back soon or not at all, LRU is near the best possible,
+// and preferring what was used often costs up to two points of the hit rate. EvictionDuel finds out which of the two a
+// tier should follow.
+//
 // Memory: EvictionIndex below. SQL: a REAL column `priority`, written when a row is put or used, and `floor` among the
 // tier's settings. To make room, take unpinned rows that no other row continues, in the order
 //     (last_used_ms < now_ms - ttl_ms) DESC, priority, last_used_ms, key
-// and raise `floor` to the priority of each that went before its time to live was over. A row of a store that had no
-// such column gets eviction_priority(0, facts); `last_used_ms` keeps their order among equals.
+// (without `priority` while the tier goes by age) and raise `floor` to the priority of each that went before its time
+// to live was over. A row of a store that had no such column gets eviction_priority(0, facts); `last_used_ms` keeps
+// their order among equals.
 #pragma once
 
 #include <cstddef>
@@ -36,15 +41,14 @@ struct EvictionFacts {
   uint64_t hits = 0;     // uses after it was stored first, by anyone, ever; storing it is none
 };
 
-// The constants of the rule; the defaults are the measured choice.
+// The constants of the rule; the defaults are the measured choice. {0, 0} is LRU.
 struct EvictionRule {
-  double cost_power = 1.0;  // worth follows (cost / bytes) to this power; 0: all bytes are equal
-  double hit_weight = 1.0;  // worth of an item with many hits is up to 1 + hit_weight times that of one without
-  uint64_t hits_max = 3;    // hits beyond are not counted
+  double cost_power = 0.7;  // worth follows (cost / bytes) to this power; 0: all bytes are equal
+  uint64_t hits_max = 7;    // worth is 1 + hits times that of an item without hits; hits beyond are not counted
 };
 
-// In milliseconds per KiB, times the factor for hits; >= 0 and finite whatever the facts (no bytes count as one, a cost
-// that is negative or no number as 0).
+// (ms per KiB)^cost_power x (1 + hits); > 0 and finite whatever the facts (no bytes count as one, a cost that is
+// negative or no number as 0).
 double eviction_worth(const EvictionFacts& facts, const EvictionRule& rule = {});
 
 // floor + worth. Computed when the item is stored and again, with the floor and the hits of then, at each use.
@@ -74,6 +78,9 @@ class EvictionIndex {
   // victim either. False: not here, or unpin of one that has no pin.
   bool pin(const Hash& key);
   bool unpin(const Hash& key);
+
+  // By age alone (LRU) instead of by priority, from now on; what EvictionDuel says. Priorities are kept all the while.
+  void set_by_age(bool by_age) { by_age_only_ = by_age; }
 
   // Items whose last use is longer ago than this are expired: they go before all others, oldest first, and `expired`
   // lists them. Default: never. Negative counts as 0.
@@ -133,12 +140,38 @@ class EvictionIndex {
   void change_hold(Item& item, int change);
 
   EvictionRule rule_;
+  bool by_age_only_ = false;
   double floor_ = 0;
   int64_t ttl_ms_ = std::numeric_limits<int64_t>::max();
   uint64_t sequence_ = 0, bytes_ = 0, bytes_held_ = 0;
   std::unordered_map<Hash, Item, KeyHash> items_;  // nodes do not move: the sets and parents point to them
   std::set<Item*, Goes> by_priority_;              // only those that may go
   std::set<Item*, Older> by_age_;                  // the same items
+};
+
+// Whether a tier should go by priority or by age: both rules run on the keys of all accesses, as if each had the tier
+// for itself. Priority leads once it has saved more recomputation than chance explains (three standard deviations); age
+// leads again once the balance is on its side (one). Holds keys and facts, no KV: some 500 bytes an item. A tier that
+// has just begun goes by age; a process too short to tell keeps to what the last long one left among the settings. Not
+// synchronised.
+class EvictionDuel {
+ public:
+  explicit EvictionDuel(uint64_t capacity_bytes, const EvictionRule& rule = {});
+  // An item was wanted (whether it was in the tier or not) or newly stored. Of one request those at the tail first, as
+  // for EvictionIndex::use, so that those in front count as used last. `facts.hits` counts when the item is new here.
+  void access(const Hash& key, const EvictionFacts& facts, int64_t now_ms,
+              const std::optional<Hash>& parent = std::nullopt);
+  bool by_age() const { return by_age_; }  // for EvictionIndex::set_by_age
+
+ private:
+  bool touch(EvictionIndex& index, const Hash& key, const EvictionFacts& facts, int64_t now_ms,
+             const std::optional<Hash>& parent);
+
+  uint64_t capacity_bytes_;
+  EvictionIndex by_priority_, by_recency_;
+  double lead_ms_ = 0;  // saved by priority and not by age, less the reverse; old accesses fade
+  double squares_ = 0;  // ms^2, of the accesses in which the two differed: chance alone makes a lead of its root
+  bool by_age_ = true;
 };
 
 }  // namespace cento

@@ -193,7 +193,7 @@ TEST_CASE("eviction: thousands of random steps agree with a list that is searche
 }
 
 TEST_CASE("eviction: of equal items the one used least recently goes first", "[kv]") {
-  EvictionIndex index({.cost_power = 1, .hit_weight = 0, .hits_max = 1});
+  EvictionIndex index({.cost_power = 0, .hits_max = 0});
   for (const uint64_t id : {1, 2, 3, 4}) index.insert(key_of(id), kPlain, 100);
   index.use(key_of(2), 100);  // in the same millisecond: the order of calls decides
   index.use(key_of(1), 101);
@@ -230,7 +230,7 @@ TEST_CASE("eviction: what was used stays longer than what was only stored", "[kv
 TEST_CASE("eviction: hits count up to a limit, so that what was popular once goes too", "[kv]") {
   const EvictionRule rule;
   CHECK(eviction_worth({1024, 1, rule.hits_max}) == eviction_worth({1024, 1, rule.hits_max + 1000}));
-  CHECK(eviction_worth({1024, 1, std::numeric_limits<uint64_t>::max()}) <= 1 + rule.hit_weight);
+  CHECK(eviction_worth({1024, 1, std::numeric_limits<uint64_t>::max()}) == 1.0 + static_cast<double>(rule.hits_max));
   EvictionIndex index;
   index.insert(key_of(0), {1024, 1, 1'000'000}, 0);
   for (uint64_t id = 1; index.contains(key_of(0)); ++id) {
@@ -337,4 +337,67 @@ TEST_CASE("eviction: no facts, however odd, make a priority that cannot be compa
   for (const uint64_t id : {1, 2, 3}) index.insert(key_of(id), {std::numeric_limits<uint64_t>::max(), 1, 0}, 0);
   const auto gone = index.evict(5, 1);
   CHECK((!gone || gone->size() <= 3));
+}
+
+TEST_CASE("eviction: a tier that goes by age is LRU, and returns to its priorities", "[kv]") {
+  EvictionIndex index;
+  index.insert(key_of(1), {1024, 99, 5}, 0);
+  index.insert(key_of(2), {1024, 1, 0}, 1);
+  index.insert(key_of(3), {1024, 2, 0}, 2);
+  CHECK(index.victim(3) == key_of(2));
+  index.set_by_age(true);
+  CHECK(index.victim(3) == key_of(1));
+  index.set_by_age(false);
+  CHECK(index.victim(3) == key_of(2));
+}
+
+namespace {
+
+// Accesses to 1,000 items of which a tenth fit. Few are wanted often, and all others once each, in rounds: only what
+// was used before deserves a place. Or each of the latest 90 is as likely as the other and none before: only age tells.
+void feed(EvictionDuel& duel, bool frequency_pays, int n, Rng& rng, const EvictionFacts& facts = kPlain) {
+  for (int i = 0; i < n; ++i) {
+    if (frequency_pays) {
+      const uint64_t id = i % 4 == 0 ? rng.below(40) : 100 + static_cast<uint64_t>(i) % 900;
+      duel.access(key_of(id), facts, i);
+    } else {
+      const uint64_t newest = 10'000 + static_cast<uint64_t>(i) / 4;
+      duel.access(key_of(newest - rng.below(90)), facts, i);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("eviction: a duel goes by priority where hits foretell use, and by age where they do not", "[kv]") {
+  Rng rng(5);
+  EvictionDuel duel(100 * 1024);
+  CHECK(duel.by_age());  // at the beginning
+  feed(duel, true, 200'000, rng);
+  CHECK_FALSE(duel.by_age());
+  feed(duel, false, 60'000, rng);
+  CHECK(duel.by_age());
+  feed(duel, true, 60'000, rng);
+  CHECK_FALSE(duel.by_age());
+}
+
+TEST_CASE("eviction: a duel bears items that are too large and costs that are no numbers", "[kv]") {
+  EvictionDuel duel(10);
+  for (int i = 0; i < 10; ++i) {
+    duel.access(key_of(1), {1024, 5, 0}, i);
+    duel.access(key_of(2), {5, std::nan(""), 0}, i);
+    duel.access(key_of(3), {10, std::numeric_limits<double>::infinity(), 0}, i);
+  }
+  CHECK(duel.by_age());
+  Rng rng(6);
+  EvictionDuel later(100 * 1024);
+  for (const double cost_ms : {std::nan(""), std::numeric_limits<double>::infinity(), -1.0}) {
+    feed(later, true, 5'000, rng, {1024, cost_ms, 0});
+    CHECK(later.by_age());
+  }
+  feed(later, true, 20'000, rng);
+  CHECK_FALSE(later.by_age());
+  EvictionDuel none(0);
+  none.access(key_of(1), kPlain, 0);
+  CHECK(none.by_age());
 }
