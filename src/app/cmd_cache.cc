@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <set>
 
+#include "app/cache_actions.h"
 #include "app/commands.h"
 #include "app/interrupt.h"
 #include "app/json.h"
@@ -14,102 +14,6 @@ namespace cento {
 namespace {
 
 constexpr size_t kIdDigitsMin = 8;
-
-std::string utc_text(int64_t unix_ms) {
-  const std::time_t seconds = unix_ms / 1000;
-  std::tm t = {};
-  char out[32] = "";
-  if (gmtime_r(&seconds, &t) != nullptr) std::strftime(out, sizeof out, "%Y-%m-%dT%H:%M:%SZ", &t);
-  return out;
-}
-
-struct Amount {
-  uint64_t blobs = 0, tokens = 0, bytes = 0;
-};
-
-struct ModelTotals {
-  std::string name, architecture;
-  uint64_t blobs = 0, tokens = 0, bytes = 0;
-  std::map<std::string, Amount> codecs;  // by name
-};
-
-// By fingerprint; models that have no KV here any more are left out.
-std::map<Hash, ModelTotals> totals_by_model(Store& store) {
-  std::map<Hash, ModelTotals> out;
-  for (const KvRow& row : store.catalogue.all_kv()) {
-    ModelTotals& m = out[row.fingerprint];
-    ++m.blobs;
-    m.tokens += row.n_tokens;
-    m.bytes += row.n_bytes;
-    Amount& of_codec = m.codecs[row.codec];
-    ++of_codec.blobs;
-    of_codec.tokens += row.n_tokens;
-    of_codec.bytes += row.n_bytes;
-  }
-  Stmt models = store.catalogue.db().prepare("SELECT fingerprint, name, architecture FROM models");
-  while (models.step()) {
-    const auto it = out.find(models.hash(0));
-    if (it == out.end()) continue;
-    it->second.name = models.text(1);
-    it->second.architecture = models.text(2);
-  }
-  return out;
-}
-
-int cache_status(Run& run) {
-  const auto store = open_store(run.common(), StoreUse::kRead);
-  const auto models = totals_by_model(*store);
-  const uint64_t bytes = store->catalogue.kv_bytes_total();
-  Json out;
-  put_path(out, "store", store->catalogue.dir());
-  out["schema"] = Catalogue::kSchemaVersion;
-  out["kv"] = {{"blobs", 0}, {"tokens", 0}, {"bytes", bytes}};
-  out["models"] = Json::array();
-  std::string text = "store   " + printable(store->catalogue.dir()) + "\n";
-  uint64_t blobs = 0, tokens = 0;
-  std::string model_lines;
-  for (const auto& [fingerprint, m] : models) {
-    blobs += m.blobs;
-    tokens += m.tokens;
-    Json codecs = Json::array();
-    std::string codec_names;
-    for (const auto& [name, a] : m.codecs) {
-      codecs.push_back({{"codec", json_text(name)}, {"blobs", a.blobs}, {"tokens", a.tokens}, {"bytes", a.bytes}});
-      codec_names += (codec_names.empty() ? "" : ", ") + printable(name) +
-                     (m.codecs.size() > 1 ? " " + size_text(a.bytes) : std::string());
-    }
-    out["models"].push_back({{"name", json_text(m.name)},
-                             {"fingerprint", fingerprint.hex()},
-                             {"architecture", json_text(m.architecture)},
-                             {"blobs", m.blobs},
-                             {"tokens", m.tokens},
-                             {"bytes", m.bytes},
-                             {"codecs", std::move(codecs)}});
-    model_lines += "model   " + printable(m.name) + " (" + fingerprint.short_hex() + "): " + std::to_string(m.blobs) +
-                   " pieces, " + std::to_string(m.tokens) + " tokens, " + size_text(m.bytes) + " (" + codec_names +
-                   ")\n";
-  }
-  out["kv"]["blobs"] = blobs;
-  out["kv"]["tokens"] = tokens;
-  out["collections"] = Json::array();
-  text += "kv      " + std::to_string(blobs) + " pieces, " + std::to_string(tokens) + " tokens, " + size_text(bytes) +
-          "\n" + model_lines;
-  for (const Collection& c : store->docs.collections()) {
-    const size_t sources = store->docs.sources(c.id).size();
-    const uint64_t chunks = store->docs.chunk_count(c.id);
-    const size_t skipped = store->docs.skipped(c.id).size();
-    out["collections"].push_back({{"name", json_text(c.name)},
-                                  {"sources", sources},
-                                  {"chunks", chunks},
-                                  {"skipped", skipped},
-                                  {"chunk_tokens", c.chunk_tokens},
-                                  {"tokenizer", json_text(c.tokenizer)}});
-    text += "docs    " + printable(c.name) + ": " + std::to_string(sources) + " files, " + std::to_string(chunks) +
-            " chunks" + (skipped > 0 ? ", " + std::to_string(skipped) + " files skipped" : "") + "\n";
-  }
-  run.terminal.out(run.common().json ? json_line(out) : text);
-  return 0;
-}
 
 // The path of a chunk's first place, whatever its collection; "" for a fixed prefix.
 std::string source_of(Store& store, const KvRow& row) {
@@ -151,38 +55,6 @@ int cache_list(Run& run) {
   }
   if (rows.empty()) text = "nothing is stored yet; `cento precompute` fills the store\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
-  return 0;
-}
-
-int cache_verify(Run& run, bool repair) {
-  const auto store = open_store(run.common(), repair ? StoreUse::kWrite : StoreUse::kRead);
-  const KvStore::Verified verified = store->kv.verify();
-  Json out;
-  out["blobs"] = verified.blobs;
-  out["bad"] = Json::array();
-  for (const auto& [key, reason] : verified.bad) {
-    out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
-    run.terminal.warning(key.short_hex() + ": " + reason);
-    if (repair) store->kv.set_aside(key, reason);
-  }
-  if (repair) out["repaired"] = verified.bad.size();
-  const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) +
-                           " damaged" + (repair && !verified.bad.empty() ? ", taken out of the store" : "") + "\n";
-  run.terminal.out(run.common().json ? json_line(out) : text);
-  if (verified.bad.empty()) return 0;
-  run.terminal.note(repair ? "the next `cento precompute` computes them again; `cento cache gc` frees their space"
-                           : "damaged pieces are never used; `cento cache verify --repair` takes them out, the next "
-                             "`cento precompute` computes them again");
-  return exit_status(Code::kInput);
-}
-
-int cache_gc(Run& run) {
-  const auto store = open_store(run.common(), StoreUse::kWrite);
-  const KvStore::Leftovers removed = store->kv.gc();
-  const Json out = {{"files", removed.files}, {"rows", removed.rows}, {"bytes", removed.bytes}};
-  run.terminal.out(run.common().json ? json_line(out)
-                                     : std::to_string(removed.files) + " files and " + std::to_string(removed.rows) +
-                                           " rows removed, " + size_text(removed.bytes) + " freed\n");
   return 0;
 }
 
@@ -241,31 +113,6 @@ int cache_remove(Run& run, const std::vector<std::string>& ids) {
                        : std::to_string(chosen.size()) + " pieces removed, " + size_text(bytes) + " freed\n");
   if (missing.empty()) return 0;
   return chosen.empty() ? kNothingFoundStatus : kPartlyDoneStatus;
-}
-
-// Longest unused first; a fixed prefix, which is small and serves every prompt of its model, last.
-int cache_trim(Run& run, uint64_t max_bytes) {
-  const auto store = open_store(run.common(), StoreUse::kWrite);
-  auto rows = store->catalogue.all_kv();
-  std::sort(rows.begin(), rows.end(), [](const KvRow& a, const KvRow& b) {
-    const bool a_prefix = a.kind == KvKind::kPrefix, b_prefix = b.kind == KvKind::kPrefix;
-    if (a_prefix != b_prefix) return b_prefix;
-    if (a.last_used_ms != b.last_used_ms) return a.last_used_ms < b.last_used_ms;
-    return a.key < b.key;
-  });
-  uint64_t bytes = store->catalogue.kv_bytes_total(), removed = 0, freed = 0;
-  for (const KvRow& row : rows) {
-    if (bytes <= max_bytes) break;
-    store->kv.remove(row.key).or_throw();
-    ++removed;
-    freed += row.n_bytes;
-    bytes -= std::min(bytes, row.n_bytes);
-  }
-  const Json out = {{"removed", removed}, {"freed", freed}, {"bytes", bytes}};
-  run.terminal.out(run.common().json ? json_line(out)
-                                     : std::to_string(removed) + " pieces removed, " + size_text(freed) + " freed; " +
-                                           size_text(bytes) + " stored\n");
-  return 0;
 }
 
 ExportHooks hooks_of(Run& run, const char* what, const char* unit) {
@@ -337,6 +184,10 @@ int cmd_cache(Run& run, const CacheCommand& command) {
       return cache_remove(run, command.ids);
     case CacheCommand::Action::kTrim:
       return cache_trim(run, command.max_bytes);
+    case CacheCommand::Action::kFolder:
+      return cache_folder(run, command);
+    case CacheCommand::Action::kRekey:
+      return cache_rekey(run, command);
     case CacheCommand::Action::kExport:
       return cache_export(run, command.file);
     case CacheCommand::Action::kImport:

@@ -79,6 +79,14 @@ void Grammar::add_common(CommandBuilder& b) {
     if (trim(v.back()).empty() || !is_valid_utf8(v.back())) throw BadValue{"a name is needed"};
     common.collection = v.back();
   });
+  b.value("--max-disk", "SIZE", "what stored KV may take; the least useful goes first; 0: no limit", "0",
+          to_size(common.limits.disk_bytes_max));
+  b.value("--max-ram", "SIZE", "stored KV kept in memory too, for a program that answers more than once", "0",
+          to_size(common.limits.ram_bytes_max));
+  b.value("--max-age", "TIME", "remove stored KV that was not used for so long (7d); 0: never", "0",
+          to_duration_ms(common.limits.max_age_ms));
+  b.value("--key-file", "FILE", "key of an encrypted store: 64 digits 0-9 a-f, or 32 bytes", "",
+          to_text(common.key_file));
   b.value("--device", "auto|cpu|cuda", "where to compute", "auto",
           to_choice({"auto", "cpu", "cuda"}, [this](const std::string& v) { common.device = v; }));
   b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0",
@@ -213,6 +221,24 @@ void Grammar::add_cache(CommandBuilder& program) {
                                         "cento cache trim --max-bytes 2GiB");
   b.subcommand("status", "sizes and counts", "", "cento cache status --json");
   b.subcommand("list", "every stored piece of KV", "", "cento cache list");
+  CommandBuilder folder = b.subcommand(
+      "folder", "keep stored KV in a further folder, on another disk",
+      "New KV goes where most room is left. A folder that is not there for a while is waited for: what lies in it is\n"
+      "neither used nor forgotten.",
+      "cento cache folder /mnt/large/cento --max-bytes 200GB\n"
+      "cento cache folder /mnt/large/cento --remove");
+  folder.positional("DIR", "the folder; made if it is not there", true, to_text(cache.folder));
+  folder.value("--max-bytes", "SIZE", "what may lie in it; 0: as far as the disk goes", "0", to_size(cache.max_bytes));
+  folder.flag("--remove", "move what lies in it to the other folders, and give it up", cache.remove_folder);
+  CommandBuilder rekey = b.subcommand("rekey", "encrypt the stored KV, with another key, or no more",
+                                      "The key that the store has now comes from --key-file or CENTO_KEY. Can be "
+                                      "stopped anywhere: the same command goes\n"
+                                      "on. The text of documents in the catalogue is not encrypted.",
+                                      "cento cache rekey --new-key-file ~/.config/cento/key\n"
+                                      "cento cache rekey --key-file old --new-key-file new");
+  rekey.value("--new-key-file", "FILE", "the key to come; made, with a random key, if it is not there", "",
+              to_text(cache.new_key_file));
+  rekey.flag("--decrypt", "no key from now on", cache.decrypt);
   CommandBuilder verify = b.subcommand("verify", "read everything and check it",
                                        "Exit status 3 if anything is damaged.", "cento cache verify --repair");
   verify.flag("--repair", "take damaged pieces out of the store: the next precompute computes them again",
@@ -231,7 +257,7 @@ void Grammar::add_cache(CommandBuilder& program) {
   rm.positional("ID", "id of stored KV or of a chunk, or the beginning of one (8 digits at least)", true,
                 to_texts(cache.ids), true);
   CommandBuilder trim =
-      b.subcommand("trim", "remove the longest unused until the rest fits", "", "cento cache trim --max-bytes 2GiB");
+      b.subcommand("trim", "remove the least useful until the rest fits", "", "cento cache trim --max-bytes 2GiB");
   trim.value("--max-bytes", "SIZE", "what may stay", "", to_size(cache.max_bytes));
 }
 

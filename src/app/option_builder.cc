@@ -156,6 +156,14 @@ SetValues to_texts(std::vector<std::string>& out) {
 SetValues to_size(uint64_t& out) {
   return [&out](const std::vector<std::string>& v) { out = size_of(v.back()); };
 }
+SetValues to_duration_ms(int64_t& out) {
+  return [&out](const std::vector<std::string>& v) {
+    const auto ms = parse_duration_ms(v.back());
+    if (!ms || *ms < 0) throw BadValue{"\"" + v.back() + "\" is not a time such as 30s, 10m or 7d"};
+    out = *ms;
+  };
+}
+
 SetValues to_optional_size(std::optional<uint64_t>& out) {
   return [&out](const std::vector<std::string>& v) { out = size_of(v.back()); };
 }

@@ -68,6 +68,7 @@ class CommandBuilder {
 SetValues to_text(std::string& out);
 SetValues to_texts(std::vector<std::string>& out);
 SetValues to_size(uint64_t& out);
+SetValues to_duration_ms(int64_t& out);
 SetValues to_optional_size(std::optional<uint64_t>& out);
 SetValues to_real(double& out, double min, double max);
 SetValues to_optional_real(std::optional<double>& out, double min, double max);

@@ -311,12 +311,16 @@ void finish_command(Grammar& g, const std::vector<std::string>& topic, Options& 
   if (topic[0] == "cache") {
     using Action = CacheCommand::Action;
     const std::map<std::string, Action> actions = {
-        {"status", Action::kStatus}, {"list", Action::kList}, {"verify", Action::kVerify}, {"gc", Action::kGc},
-        {"rm", Action::kRemove},     {"trim", Action::kTrim}, {"export", Action::kExport}, {"import", Action::kImport}};
+        {"status", Action::kStatus}, {"list", Action::kList},  {"verify", Action::kVerify}, {"gc", Action::kGc},
+        {"rm", Action::kRemove},     {"trim", Action::kTrim},  {"export", Action::kExport}, {"import", Action::kImport},
+        {"folder", Action::kFolder}, {"rekey", Action::kRekey}};
     g.cache.action = actions.at(topic[1]);
     if (topic[1] == "rm" && g.cache.ids.empty()) misuse("an ID is needed", "cache rm", "cento cache list shows them");
     if ((topic[1] == "export" || topic[1] == "import") && g.cache.file.empty())
       misuse("a FILE is needed", "cache " + topic[1]);
+    if (topic[1] == "folder" && g.cache.folder.empty()) misuse("a DIR is needed", "cache folder");
+    if (topic[1] == "rekey" && g.cache.new_key_file.empty() == !g.cache.decrypt)
+      misuse("either --new-key-file FILE or --decrypt is needed", "cache rekey");
     if (topic[1] == "trim") {
       if (is_default(out, "cache.trim.max-bytes")) misuse("--max-bytes is needed", "cache trim");
     }

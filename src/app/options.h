@@ -14,6 +14,7 @@
 #include "docs/indexer.h"
 #include "eval/evaluation.h"
 #include "eval/speed.h"
+#include "kv/kv_store.h"
 #include "session/answer.h"
 #include "session/precompute.h"
 
@@ -27,6 +28,8 @@ struct CommonOptions {
   std::string collection = "default";
   std::string device = "auto";
   size_t threads = 0;  // 0: one for each processor
+  StoreLimits limits;
+  std::string key_file;  // "": $CENTO_KEY, or none
   bool json = false, quiet = false, verbose = false, progress = true;
   ColorMode color = ColorMode::kAuto;
 };
@@ -60,11 +63,16 @@ struct QueryCommand {
 };
 
 struct CacheCommand {
-  enum class Action { kStatus, kList, kVerify, kGc, kRemove, kTrim, kExport, kImport } action = Action::kStatus;
+  enum class Action { kStatus, kList, kVerify, kGc, kRemove, kTrim, kExport, kImport, kFolder, kRekey };
+  Action action = Action::kStatus;
   std::vector<std::string> ids;  // of rm
   std::string file;              // of export and import
-  bool repair = false;           // of verify: damaged pieces are set aside
-  uint64_t max_bytes = 0;
+  std::string folder;            // of folder
+  bool remove_folder = false;
+  std::string new_key_file;  // of rekey
+  bool decrypt = false;      // of rekey
+  bool repair = false;       // of verify: damaged pieces are set aside
+  uint64_t max_bytes = 0;    // of trim and folder
 };
 
 struct ModelCommand {

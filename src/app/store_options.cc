@@ -1,5 +1,6 @@
 #include "app/store_options.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/text.h"
 
 namespace cento {
@@ -91,7 +94,32 @@ bool store_exists(const std::string& folder) {
   return fs::exists(fs::path(folder) / "catalogue.sqlite", ignored);
 }
 
+std::shared_ptr<const StoreCipher> cipher_of_file(const std::string& path) {
+  constexpr uint64_t kKeyFileBytesMax = 4096;
+  auto text = read_file(path, kKeyFileBytesMax);
+  if (!text) throw text.error();
+  struct stat st {};
+  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
+    log_warning("the key file " + path + " can be read by others: chmod 600 keeps it yours");
+  return std::make_shared<const StoreCipher>(parse_secret_key(*text, path));
+}
+
+std::shared_ptr<const StoreCipher> store_cipher(const CommonOptions& common) {
+  if (!common.key_file.empty()) return cipher_of_file(common.key_file);
+  auto text = environment_variable("CENTO_KEY");
+  if (!text) return nullptr;
+  return std::make_shared<const StoreCipher>(parse_secret_key(*text, "CENTO_KEY"));
+}
+
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use) {
+  const auto cipher = store_cipher(common);  // before anything is opened
+  auto store = open_locked_store(common, use);
+  store->kv.set_cipher(cipher);
+  (void)store->kv.set_limits(common.limits);
+  return store;
+}
+
+std::unique_ptr<Store> open_locked_store(const CommonOptions& common, StoreUse use) {
   const std::string folder = store_folder(common);
   if (use == StoreUse::kCreate) return std::make_unique<Store>(folder, Db::Mode::kReadWrite);
   // Opened for reading first: that says in the right words that there is none, and makes nothing.

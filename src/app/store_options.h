@@ -34,6 +34,12 @@ enum class StoreUse {
 };
 // Throws Error(kInput) when there is no store and `use` needs one, ...
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use);
+// The same, but without key and limits: for `cento cache rekey`.
+std::unique_ptr<Store> open_locked_store(const CommonOptions& common, StoreUse use);
+
+// From --key-file, else from $CENTO_KEY; null if there is neither. Throws Error(kUsage, kInput).
+std::shared_ptr<const StoreCipher> store_cipher(const CommonOptions& common);
+std::shared_ptr<const StoreCipher> cipher_of_file(const std::string& path);
 
 // A folder that goes when the object goes: for a store that is needed for one command only.
 class ScratchFolder {

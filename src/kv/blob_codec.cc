@@ -37,11 +37,6 @@ std::string outside_limits(const KvShape& shape, uint64_t n_tokens) {
   return {};
 }
 
-// At most 204 + 4 * 2^20 + 1024 * (1 + 2 * 28) + 4 bytes: within 32 bits.
-uint64_t header_size(uint64_t n_tokens, uint64_t n_layers) {
-  return blob::kFixedBytes + 4 * n_tokens + n_layers + 2 * n_layers * blob::kFrameEntryBytes + 4;
-}
-
 std::vector<std::byte> header_bytes(const BlobHeader& header) {
   std::vector<std::byte> out;
   out.reserve(header.header_bytes);
@@ -109,7 +104,8 @@ Result<BlobHeader> parse_fixed(std::span<const std::byte> bytes, uint64_t file_b
   if (const std::string outside = outside_limits(header.shape, n_tokens); !outside.empty()) {
     return error("damaged header: " + outside);
   }
-  if (header.header_bytes != header_size(n_tokens, header.shape.n_layers)) return error("damaged header: its length");
+  if (header.header_bytes != blob_header_bytes(n_tokens, header.shape.n_layers))
+    return error("damaged header: its length");
   if (header.header_bytes > file_bytes) return error("file cut short");
   header.ids.resize(n_tokens);
   return header;
@@ -149,6 +145,11 @@ Status parse_tables(std::span<const std::byte> bytes, BlobHeader& header, const 
 
 }  // namespace
 
+// At most 204 + 4 * 2^20 + 1024 * (1 + 2 * 28) + 4 bytes: within 32 bits.
+uint64_t blob_header_bytes(uint64_t n_tokens, uint64_t n_layers) {
+  return blob::kFixedBytes + 4 * n_tokens + n_layers + 2 * n_layers * blob::kFrameEntryBytes + 4;
+}
+
 Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBlock& block, KvCodec codec) {
   if (const std::string outside = outside_limits(about.shape, about.ids.size()); !outside.empty()) {
     return Error{Code::kInput, "KV cannot be stored: " + outside};
@@ -159,7 +160,7 @@ Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBloc
   if (const std::string why = not_for_codec(codec, about.shape.type); !why.empty()) return Error{Code::kInput, why};
   BlobHeader header = about;
   const uint32_t n_layers = header.shape.n_layers;
-  header.header_bytes = header_size(header.ids.size(), n_layers);
+  header.header_bytes = blob_header_bytes(header.ids.size(), n_layers);
   header.codecs.assign(n_layers, codec);
   header.frames.clear();
   std::vector<std::byte> out(header.header_bytes);

@@ -37,6 +37,9 @@ struct BlobHeader {
 // Error(kInput): shape or ids outside the format's limits, or not those of `block`, or not a type the codec takes.
 Result<std::vector<std::byte>> encode_blob(const BlobHeader& about, const KvBlock& block, KvCodec codec);
 
+// Length of everything before the frames.
+uint64_t blob_header_bytes(uint64_t n_tokens, uint64_t n_layers);
+
 // Reads and checks everything before the frames: lengths against the file's size, limits, CRC, and that the frames lie
 // one behind the other from the header to the end of the file. The error's message is a few words: "not a KV blob",
 // "unknown version 7", "file cut short", "header checksum mismatch", ...; `where` is the path to name in it.

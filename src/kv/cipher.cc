@@ -85,7 +85,7 @@ Result<SealedHeader> read_header(const File& file, const CipherId& id, const std
   uint64_t at = h.bytes.size();
   for (uint32_t i = 0; i < n_parts; ++i) {
     const auto n = get_le<uint64_t>(h.bytes, kLengthsAt + 8 * size_t{i});
-    if (n > kPartBytesMax) return bad("impossible length of a part");
+    if (n == 0 || n > kPartBytesMax) return bad("impossible length of a part");
     h.lengths.push_back(n);
     h.at.push_back(at);
     h.from.push_back(h.blob_bytes);
@@ -259,7 +259,7 @@ StoreCipher::Sealed StoreCipher::seal(const BlobView& blob) const {
   size_t from = 0, at = header.size();
   for (size_t i = 0; i < blob.parts.size(); ++i) {
     const size_t n = blob.parts[i];
-    CHECK(n <= kPartBytesMax && n <= blob.bytes.size() - from);
+    CHECK(n > 0 && n <= kPartBytesMax && n <= blob.bytes.size() - from);
     const Nonce part_nonce = nonce_of(header, i);
     CHECK(crypto_aead_xchacha20poly1305_ietf_encrypt(bytes_of(std::span(out.bytes).subspan(at)), nullptr,
                                                      bytes_of(blob.bytes.subspan(from, n)), n,

@@ -311,6 +311,12 @@ Result<KvRow> KvStore::put(const KvIdentity& identity, const KvBlock& block, KvC
   }
 }
 
+Result<uint64_t> KvStore::packed_bytes(const KvIdentity& identity, const KvBlock& block, KvCodec codec) const {
+  auto bytes = encode_blob(header_of(identity), block, codec);
+  if (!bytes) return bytes.error();
+  return pack(std::move(*bytes)).bytes.size();
+}
+
 Result<std::vector<std::byte>> KvStore::read_blob(const Hash& key) {
   try {
     require_unlocked();

@@ -116,6 +116,8 @@ class KvStore {
   // The same for a row of find that only the remote tier has.
   std::optional<KvRow> fetch_row(const KvRow& row, const KvIdentity& wanted, const std::optional<Hash>& chunk_hash);
 
+  // What it would take in the store; nothing is stored.
+  Result<uint64_t> packed_bytes(const KvIdentity& identity, const KvBlock& block, KvCodec codec) const;
   // Whether a blob of this size can be stored, evicting what may be evicted: of the budget, the folders and the disks.
   Status fits(uint64_t n_bytes);
   static bool is_over_budget(const Error& error);

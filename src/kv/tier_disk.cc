@@ -130,6 +130,7 @@ Result<uint64_t> DiskTier::free_bytes(const DiskFolder& folder) {
 }
 
 Status DiskTier::check_room(const DiskFolder& folder, uint64_t n_bytes) {
+  if (free_bytes_min_ == 0) return Status::done();
   const auto free = free_bytes(folder);
   if (!free) return Status::done();  // a file system that does not tell: writing finds out
   if (*free >= n_bytes && *free - n_bytes >= free_bytes_min_) return Status::done();

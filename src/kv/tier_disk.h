@@ -32,6 +32,7 @@ class DiskTier final : public Tier {
   const std::vector<DiskFolder>& folders() const { return folders_; }  // the store's own first
   bool available(const DiskFolder& folder);                            // it is there and it is ours
   bool all_available();
+  // 0: the disk itself is asked, by writing.
   void set_free_bytes_min(uint64_t bytes) { free_bytes_min_ = bytes; }
 
   const char* name() const override { return "disk"; }

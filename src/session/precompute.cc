@@ -3,9 +3,11 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "kv/blob_codec.h"
 #include "kv/frame_codec.h"
 #include "session/answer.h"
 #include "session/chunk_kv.h"
@@ -17,6 +19,10 @@
 
 namespace cento {
 namespace {
+
+// What a dry run computes to learn what KV weighs: so many chunks, or fewer where that takes longer than this.
+constexpr size_t kSamples = 4;
+constexpr double kSampleMsMax = 15'000;
 
 class Precompute {
  public:
@@ -97,19 +103,22 @@ class Precompute {
     std::move(store_.put(identity, computed->block, KvCodec::kLossless, std::nullopt)).or_throw();
   }
 
+  // Prefix and, where there is enough of it, stand-in context.
+  std::pair<KvKind, std::vector<int32_t>> context_of(const DocStore::ChunkInOrder& place, bool behind_stand_in) {
+    std::pair<KvKind, std::vector<int32_t>> out{KvKind::kChunkPrefix, layout_.prefix()};
+    if (!behind_stand_in) return out;
+    const std::vector<int32_t> stand_in = contexts_->context_of(place);
+    if (!stand_in.empty()) out.first = KvKind::kChunkStandIn;
+    out.second.insert(out.second.end(), stand_in.begin(), stand_in.end());
+    return out;
+  }
+
   void one(const DocStore::ChunkInOrder& place, bool behind_stand_in) {
     const auto chunk = docs_.chunk(place.chunk_id);
     if (!chunk) return;  // gone since the list was made
     const std::vector<int32_t>& ids = contexts_->ids_of(place.chunk_id);
-    const std::vector<int32_t>& prefix = layout_.prefix();
-    std::vector<int32_t> context = prefix;
-    KvKind kind = KvKind::kChunkPrefix;
-    if (behind_stand_in) {
-      const std::vector<int32_t> stand_in = contexts_->context_of(place);
-      if (!stand_in.empty()) kind = KvKind::kChunkStandIn;
-      context.insert(context.end(), stand_in.begin(), stand_in.end());
-    }
-    const KvIdentity identity = identity_of(engine_, kind, prefix, context, ids);
+    const auto [kind, context] = context_of(place, behind_stand_in);
+    const KvIdentity identity = identity_of(engine_, kind, layout_.prefix(), context, ids);
     const Hash key = kv_key(identity);
     if (const auto row = store_.catalogue().kv(key)) {
       if (auto known = store_.open(identity); known.ok()) {
@@ -197,23 +206,62 @@ class Precompute {
     }
   }
 
-  // From what this model's stored KV of this codec weighs so far; before there is any, from what codecs do to the KV of
-  // other models (docs/STORE.md).
+  // From what this model's stored KV of this codec weighs so far, this run's own before that of others; before there is
+  // any, a dry run computes a few chunks, others go by what codecs do to the KV of other models (docs/STORE.md).
   uint64_t foretold_bytes(size_t tokens) {
+    if (report_.made > 0)
+      return bytes_for(tokens, static_cast<double>(report_.bytes - std::min(report_.bytes, report_.made * overhead())) /
+                                   static_cast<double>(report_.tokens));
+    if (!bytes_per_token_) bytes_per_token_ = known_bytes_per_token();
+    if (!bytes_per_token_ && options_.dry_run) bytes_per_token_ = sampled_bytes_per_token();
     if (!bytes_per_token_) {
-      uint64_t n_tokens = 0, n_bytes = 0;
-      for (const KvRow& row : store_.catalogue().all_kv()) {
-        if (row.fingerprint != engine_.model().fingerprint() || row.kind == KvKind::kPrefix) continue;
-        if (row.codec != kv_codec_name(codec())) continue;
-        n_tokens += row.n_tokens;
-        n_bytes += row.n_bytes;
-      }
       const double raw = static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
-      bytes_per_token_ =
-          n_tokens > 0 ? static_cast<double>(n_bytes) / static_cast<double>(n_tokens) : raw * kv_codec_share(codec());
+      bytes_per_token_ = raw * kv_codec_share(codec());
     }
-    return static_cast<uint64_t>(*bytes_per_token_ * static_cast<double>(tokens));
+    return bytes_for(tokens, *bytes_per_token_);
   }
+
+  uint64_t bytes_for(size_t tokens, double bytes_per_token) const {
+    return overhead() + static_cast<uint64_t>(std::ceil(bytes_per_token * static_cast<double>(tokens)));
+  }
+
+  std::optional<double> known_bytes_per_token() {
+    uint64_t n_tokens = 0, n_bytes = 0;
+    for (const KvRow& row : store_.catalogue().all_kv()) {
+      if (row.fingerprint != engine_.model().fingerprint() || row.kind == KvKind::kPrefix) continue;
+      if (row.codec != kv_codec_name(codec())) continue;
+      n_tokens += row.n_tokens;
+      n_bytes += row.n_bytes - std::min(row.n_bytes, overhead());
+    }
+    if (n_tokens == 0) return std::nullopt;
+    return static_cast<double>(n_bytes) / static_cast<double>(n_tokens);
+  }
+
+  // Of chunks from all over the collection, computed as they will be.
+  std::optional<double> sampled_bytes_per_token() {
+    const Stopwatch watch;
+    const auto& order = contexts_->order();
+    const size_t n_samples = std::min(order.size(), kSamples);
+    uint64_t n_tokens = 0, n_bytes = 0;
+    for (size_t i = 0; i < n_samples && (i == 0 || watch.ms() < kSampleMsMax); ++i) {
+      const auto& place = order[(2 * i + 1) * order.size() / (2 * n_samples)];
+      const std::vector<int32_t>& ids = contexts_->ids_of(place.chunk_id);
+      const auto [kind, context] = context_of(place, options_.context != ContextKind::kPrefix);
+      if (ids.empty() || context.size() + ids.size() > engine_.model().config().context_max) continue;
+      const auto computed = compute_kv(engine_, context, ids, hooks_.stop);
+      if (!computed) break;
+      const auto packed =
+          store_.packed_bytes(identity_of(engine_, kind, layout_.prefix(), context, ids), computed->block, codec());
+      if (!packed.ok()) continue;
+      n_tokens += ids.size();
+      n_bytes += *packed - std::min(*packed, overhead());
+    }
+    if (n_tokens == 0) return std::nullopt;
+    return static_cast<double>(n_bytes) / static_cast<double>(n_tokens);
+  }
+
+  // Bytes of a blob that do not depend on its tokens.
+  uint64_t overhead() const { return blob_header_bytes(0, engine_.shape().n_layers); }
 
   void skip(const DocStore::ChunkInOrder& place, const std::string& reason) {
     ++report_.skipped;
