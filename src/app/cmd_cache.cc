@@ -9,6 +9,7 @@
 #include "app/store_options.h"
 #include "base/text.h"
 #include "kv/kv_export.h"
+#include "kv/kv_trim.h"
 
 namespace cento {
 namespace {
@@ -156,18 +157,17 @@ int cache_list(Run& run) {
 
 int cache_verify(Run& run, bool repair) {
   const auto store = open_store(run.common(), repair ? StoreUse::kWrite : StoreUse::kRead);
-  const KvStore::Verified verified = store->kv.verify();
+  const KvStore::Verified verified = store->kv.verify(repair);
   Json out;
   out["blobs"] = verified.blobs;
   out["bad"] = Json::array();
   for (const auto& [key, reason] : verified.bad) {
     out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
     run.terminal.warning(key.short_hex() + ": " + reason);
-    if (repair) store->kv.set_aside(key, reason);
   }
-  if (repair) out["repaired"] = verified.bad.size();
+  if (repair) out["repaired"] = verified.repaired;
   const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) +
-                           " damaged" + (repair && !verified.bad.empty() ? ", taken out of the store" : "") + "\n";
+                           " damaged" + (repair && !verified.bad.empty() ? ", " + std::to_string(verified.repaired) + " taken out of the store" : "") + "\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
   if (verified.bad.empty()) return 0;
   run.terminal.note(repair ? "the next `cento precompute` computes them again; `cento cache gc` frees their space"
@@ -243,28 +243,13 @@ int cache_remove(Run& run, const std::vector<std::string>& ids) {
   return chosen.empty() ? kNothingFoundStatus : kPartlyDoneStatus;
 }
 
-// Longest unused first; a fixed prefix, which is small and serves every prompt of its model, last.
 int cache_trim(Run& run, uint64_t max_bytes) {
   const auto store = open_store(run.common(), StoreUse::kWrite);
-  auto rows = store->catalogue.all_kv();
-  std::sort(rows.begin(), rows.end(), [](const KvRow& a, const KvRow& b) {
-    const bool a_prefix = a.kind == KvKind::kPrefix, b_prefix = b.kind == KvKind::kPrefix;
-    if (a_prefix != b_prefix) return b_prefix;
-    if (a.last_used_ms != b.last_used_ms) return a.last_used_ms < b.last_used_ms;
-    return a.key < b.key;
-  });
-  uint64_t bytes = store->catalogue.kv_bytes_total(), removed = 0, freed = 0;
-  for (const KvRow& row : rows) {
-    if (bytes <= max_bytes) break;
-    store->kv.remove(row.key).or_throw();
-    ++removed;
-    freed += row.n_bytes;
-    bytes -= std::min(bytes, row.n_bytes);
-  }
-  const Json out = {{"removed", removed}, {"freed", freed}, {"bytes", bytes}};
+  const Trimmed t = trim_kv(store->kv, max_bytes);
+  const Json out = {{"removed", t.removed}, {"freed", t.freed}, {"bytes", t.bytes}};
   run.terminal.out(run.common().json ? json_line(out)
-                                     : std::to_string(removed) + " pieces removed, " + size_text(freed) + " freed; " +
-                                           size_text(bytes) + " stored\n");
+                                     : std::to_string(t.removed) + " pieces removed, " + size_text(t.freed) +
+                                           " freed; " + size_text(t.bytes) + " stored\n");
   return 0;
 }
 

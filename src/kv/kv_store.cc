@@ -99,6 +99,11 @@ std::pair<int, const char*> agreement(const KvRow& row, const BlobHeader& wanted
   return {5, "other kind"};
 }
 
+// What a row says of how its KV is packed.
+bool says_what_is_there(const KvRow& row, const BlobHeader& found) {
+  return row.codec == kv_codec_name(found.codecs.back()) && row.n_bytes == found.file_bytes;
+}
+
 std::string folder_of(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
 
 std::string store_folder(const Catalogue& catalogue, const char* name) {
@@ -134,7 +139,7 @@ Result<std::unique_ptr<KvReader>> KvStore::open(const KvIdentity& wanted) {
     const BlobHeader header = about(wanted);
     const auto row = catalogue_->kv(header.key);
     if (!row) return miss(why_not_stored(header), path_of(header.key));
-    return open_checked(header.key, header);
+    return open_checked(*row, header);
   } catch (const Error& error) {  // a damaged or locked catalogue is a miss too
     return error;
   }
@@ -148,13 +153,14 @@ Result<std::unique_ptr<KvReader>> KvStore::open_row(const KvRow& row, const KvId
     header.context_id = row.context_id;
     header.kind = row.kind;
     header.key = row.key;
-    return open_checked(row.key, header);
+    return open_checked(row, header);
   } catch (const Error& error) {
     return error;
   }
 }
 
-Result<std::unique_ptr<KvReader>> KvStore::open_checked(const Hash& key, const BlobHeader& wanted) {
+Result<std::unique_ptr<KvReader>> KvStore::open_checked(const KvRow& row, const BlobHeader& wanted) {
+  const Hash& key = row.key;
   const std::string path = path_of(key);
   auto file = fs_->open_read(path);
   if (!file) {
@@ -172,8 +178,34 @@ Result<std::unique_ptr<KvReader>> KvStore::open_checked(const Hash& key, const B
   if (header->key != key || key_of(*header) != key) set_aside(key, reason.empty() ? "other key" : reason);
   if (!reason.empty()) return miss(reason, path);
   if (key_of(*header) != key) return miss("other key", path);
+  if (!says_what_is_there(row, *header)) reconcile(key);
   touch(key);
   return std::unique_ptr<KvReader>(std::make_unique<BlobReader>(std::move(*file), std::move(*header), path));
+}
+
+// A put over what was stored that is killed between the file's new name and the row leaves the new file under the old
+// row: the same KV, packed otherwise. The row is made to say what is there. Under the write lock, as a put is.
+void KvStore::reconcile(KvRow row) {
+  const std::string path = path_of(row.key);
+  const auto file = fs_->open_read(path);
+  if (!file) return;
+  const auto header = read_blob_header(**file, path);
+  if (!header || header->key != row.key) return;
+  row.codec = kv_codec_name(header->codecs.back());
+  row.n_bytes = header->file_bytes;
+  catalogue_->put_kv(row);
+}
+
+void KvStore::reconcile(const Hash& key) {
+  Db& db = catalogue_->db();
+  if (db.read_only() || db.in_transaction()) return;
+  try {
+    Transaction transaction(db);
+    if (const auto row = catalogue_->kv(key)) reconcile(*row);
+    transaction.commit();
+  } catch (const Error& error) {  // the next one to open it sees to it
+    log_debug("row of stored KV " + key.short_hex() + " stays as it is: " + error.message());
+  }
 }
 
 void KvStore::touch(const Hash& key) {
@@ -216,12 +248,12 @@ void KvStore::set_aside(const Hash& key, const std::string& reason) {
 Status KvStore::remove(const Hash& key) {
   try {
     require_writable();
-    // Within a transaction, so that a put of the same key in another process cannot come in between.
-    Transaction transaction(catalogue_->db());
     catalogue_->remove_kv(key);
-    if (auto s = fs_->remove(path_of(key)); !s) return s;
-    transaction.commit();
-    return Status::done();
+    // Under the write lock, so that a put of the same key in another process cannot come in between. Not in one
+    // transaction with the row: whoever is killed here leaves a file without a row, for gc, and not the other way
+    // round.
+    const Transaction no_put(catalogue_->db());
+    return catalogue_->kv(key) ? Status::done() : fs_->remove(path_of(key));
   } catch (const Error& error) {
     return error;
   }
@@ -339,23 +371,28 @@ KvStore::Leftovers KvStore::gc() {
     ++removed.files;
     removed.bytes += n_bytes;
   };
-  // Under the write lock: a put in another process is wholly before it or wholly after it.
-  Transaction transaction(catalogue_->db());
   const auto take_row = [&](const Hash& key) {
     catalogue_->remove_kv(key);
     ++removed.rows;
   };
-  for (const Hash& key : catalogue_->orphaned_kv()) {
-    take_row(key);
-    if (fs_->exists(path_of(key))) take_file(path_of(key));
+  // Under the write lock: a put in another process is wholly before it or wholly after it. Rows first, in a transaction
+  // of their own: stopped in between, it leaves files without rows, and not rows without files.
+  {
+    Transaction transaction(catalogue_->db());
+    for (const Hash& key : catalogue_->orphaned_kv()) take_row(key);
+    transaction.commit();
   }
+  Transaction transaction(catalogue_->db());
   std::set<Hash> kept;
-  for (const Hash& key : catalogue_->kv_keys()) {
-    if (fs_->exists(path_of(key))) {
-      kept.insert(key);
-    } else {
-      take_row(key);
+  for (const KvRow& row : catalogue_->all_kv()) {
+    if (!fs_->exists(path_of(row.key))) {
+      take_row(row.key);
+      continue;
     }
+    kept.insert(row.key);
+    const auto file = fs_->open_read(path_of(row.key));
+    const auto size = file.ok() ? (*file)->size() : Result<uint64_t>(file.error());
+    if (size.ok() && *size != row.n_bytes) reconcile(row);
   }
   for_each_file([&](const std::string& path, const std::string& name) {
     const auto key = key_in(name);
@@ -386,11 +423,16 @@ bool KvStore::is_old_temporary(const std::string& path, const std::string& name)
   return modified.ok() && catalogue_->clock().unix_ms() - *modified > kTemporaryAgeMs;
 }
 
-KvStore::Verified KvStore::verify() {
+KvStore::Verified KvStore::verify(bool repair) {
   Verified verified;
   for (const Hash& key : catalogue_->kv_keys()) {
     ++verified.blobs;
-    if (auto s = verify_blob(key); !s) verified.bad.emplace_back(key, s.error().message());
+    const Status s = verify_blob(key);
+    if (s.ok()) continue;
+    verified.bad.emplace_back(key, s.error().message());
+    if (!repair || s.error().code() != Code::kInput) continue;
+    set_aside(key, s.error().message());
+    if (!catalogue_->kv(key)) ++verified.repaired;
   }
   return verified;
 }
@@ -399,7 +441,8 @@ Status KvStore::verify_blob(const Hash& key) {
   const std::string path = path_of(key);
   if (!fs_->exists(path)) return miss("file missing", path);
   auto file = fs_->open_read(path);
-  if (!file) return file.error();
+  // No handles left, no permission: the file may be in order.
+  if (!file) return Error{Code::kResource, file.error().message(), path, file.error().hint()};
   const auto checked = check_blob(std::move(*file), path, key);
   return checked.ok() ? Status::done() : Status(checked.error());
 }

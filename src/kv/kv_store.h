@@ -87,13 +87,17 @@ class KvStore {
   struct Verified {
     uint64_t blobs = 0;
     std::vector<std::pair<Hash, std::string>> bad;
+    uint64_t repaired = 0;  // of those bad: set aside
   };
-  Verified verify();                           // reads every frame of every blob
+  // Reads every frame of every blob. `repair`: what is damaged is set aside; what just cannot be read now is not.
+  Verified verify(bool repair = false);
   std::string path_of(const Hash& key) const;  // DIR/kv/ab/abcdef....kv
   Catalogue& catalogue() { return *catalogue_; }
 
  private:
-  Result<std::unique_ptr<KvReader>> open_checked(const Hash& key, const BlobHeader& wanted);
+  Result<std::unique_ptr<KvReader>> open_checked(const KvRow& row, const BlobHeader& wanted);
+  void reconcile(const Hash& key);
+  void reconcile(KvRow row);
   std::string why_not_stored(const BlobHeader& wanted);
   void touch(const Hash& key);
   void forget(const Hash& key);
