@@ -264,4 +264,14 @@ void Catalogue::set_setting(const std::string& key, const std::string& value) {
   s.bind_text(1, key).bind_text(2, value).run();
 }
 
+void Catalogue::note_setting(const std::string& key, const std::string& value) {
+  if (db_.read_only()) return;
+  const NoWaiting no_waiting(db_);
+  try {
+    set_setting(key, value);
+  } catch (const Error& error) {
+    if (error.code() != Code::kResource || db_.in_transaction()) throw;
+  }
+}
+
 }  // namespace cento

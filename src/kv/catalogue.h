@@ -64,6 +64,7 @@ class Catalogue {
 
   std::optional<std::string> setting(const std::string& key);
   void set_setting(const std::string& key, const std::string& value);
+  void note_setting(const std::string& key, const std::string& value);  // as touch_kv: a statistic, waits for nobody
 
  private:
   std::string dir_;

@@ -218,7 +218,9 @@ void KvStore::touch(const Hash& key) {
 
 std::string KvStore::why_not_stored(const BlobHeader& wanted) {
   std::pair<int, const char*> best = {0, "not stored"};
-  for (const KvRow& row : catalogue_->kv_of_ids(kv_ids_hash(wanted.ids))) best = std::max(best, agreement(row, wanted));
+  for (const KvRow& row : catalogue_->kv_of_ids(kv_ids_hash(wanted.ids))) {
+    if (row.key != wanted.key) best = std::max(best, agreement(row, wanted));  // that one was stored just now
+  }
   return best.second;
 }
 
