@@ -35,7 +35,7 @@ void make_key_file(const std::string& path) {
 
 int cache_verify(Run& run, bool repair) {
   const auto store = open_store(run.common(), repair ? StoreUse::kWrite : StoreUse::kRead);
-  const KvStore::Verified verified = store->kv.verify(hooks_of(run, "verify"));
+  const KvStore::Verified verified = store->kv.verify(repair, hooks_of(run, "verify"));
   run.terminal.end_progress();
   Json out;
   out["blobs"] = verified.blobs;
@@ -44,11 +44,12 @@ int cache_verify(Run& run, bool repair) {
   for (const auto& [key, reason] : verified.bad) {
     out["bad"].push_back({{"id", key.hex()}, {"reason", json_text(reason)}});
     run.terminal.warning(key.short_hex() + ": " + reason);
-    if (repair) store->kv.set_aside(key, reason);
   }
-  if (repair) out["repaired"] = verified.bad.size();
-  const std::string text = std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) +
-                           " damaged" + (repair && !verified.bad.empty() ? ", taken out of the store" : "") + "\n";
+  if (repair) out["repaired"] = verified.repaired;
+  const std::string text =
+      std::to_string(verified.blobs) + " pieces read, " + std::to_string(verified.bad.size()) + " damaged" +
+      (repair && !verified.bad.empty() ? ", " + std::to_string(verified.repaired) + " taken out of the store" : "") +
+      "\n";
   run.terminal.out(run.common().json ? json_line(out) : text);
   if (!verified.bad.empty()) {
     run.terminal.note(repair ? "the next `cento precompute` computes them again; `cento cache gc` frees their space"

@@ -73,6 +73,8 @@ Error system_error(const std::string& action, const std::string& path, int errno
     case EAGAIN:
     case EBUSY:
       return {Code::kResource, action + ": " + errno_text(errno_value), path, "run it again in a moment"};
+    case EIO:  // the medium, not what is on it: nothing is thrown away for it
+      return {Code::kResource, action + ": " + errno_text(errno_value), path, "check the disk, then run it again"};
     case EACCES:
     case EPERM:
     case EROFS:

@@ -162,9 +162,16 @@ Result<uint64_t> FileSystem::free_bytes(const std::string& path) {
 
 Result<std::string> write_beside(FileSystem& fs, const std::string& path, std::span<const std::byte> bytes) {
   static std::atomic<uint64_t> counter{0};
-  const std::string temporary = path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  std::string temporary;
   const auto write = [&]() -> Status {
-    auto file = fs.create(temporary);
+    Result<std::unique_ptr<File>> file = Error{Code::kInternal, "", path};
+    // A name that is taken is that of an earlier process with our number, which was killed: in a container the numbers
+    // are the same every time.
+    for (int tries = 0; tries < 1000; ++tries) {
+      temporary = path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+      file = fs.create(temporary);
+      if (file.ok() || !fs.exists(temporary)) break;
+    }
     if (!file) return file.error();
     if (auto s = (*file)->write(bytes); !s) return s;
     return (*file)->sync();

@@ -25,6 +25,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   size_ = static_cast<size_t>(st.st_size);
   stamp_ = {static_cast<uint64_t>(st.st_dev), static_cast<uint64_t>(st.st_ino), static_cast<uint64_t>(st.st_size),
             static_cast<int64_t>(st.st_mtim.tv_sec) * 1'000'000'000 + st.st_mtim.tv_nsec};
+  ctime_ns_ = static_cast<int64_t>(st.st_ctim.tv_sec) * 1'000'000'000 + st.st_ctim.tv_nsec;
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, handle.get(), 0);
   if (p == MAP_FAILED) throw system_error("cannot map", path, errno);
   data_ = static_cast<const std::byte*>(p);
@@ -38,7 +39,8 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       path_(std::move(other.path_)),
-      stamp_(other.stamp_) {}
+      stamp_(other.stamp_),
+      ctime_ns_(other.ctime_ns_) {}
 
 std::optional<std::span<const std::byte>> MappedFile::slice(uint64_t offset, uint64_t n_bytes) const {
   if (offset > size_ || n_bytes > size_ - offset) return std::nullopt;

@@ -34,12 +34,14 @@ class MappedFile {
   void release(std::span<const std::byte> bytes) const;
   const std::string& path() const { return path_; }
   const FileStamp& stamp() const { return stamp_; }
+  int64_t ctime_ns() const { return ctime_ns_; }  // last change of content or of what stamp() says: cannot be set back
 
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   std::string path_;
   FileStamp stamp_;
+  int64_t ctime_ns_ = 0;
 };
 
 }  // namespace cento

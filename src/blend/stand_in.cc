@@ -11,19 +11,39 @@ void append(std::vector<int32_t>& context, const std::vector<int32_t>& passage) 
   context.insert(context.end(), passage.end() - static_cast<ptrdiff_t>(used_of(passage)), passage.end());
 }
 
+// Index of the chunk that `own` is used from on.
+size_t first_used(const std::vector<OwnChunk>& own, size_t own_tokens_max) {
+  size_t best = own.size(), n_tokens = 0;
+  for (size_t i = own.size(); i-- > 0;) {
+    n_tokens += used_of(own[i].ids);
+    if (n_tokens < kStandInTokens) continue;
+    if (best < own.size() && n_tokens >= own_tokens_max) break;
+    if (best == own.size() || own[i].draw < own[best].draw) best = i;
+  }
+  return best;
+}
+
 }  // namespace
 
-std::vector<int32_t> stand_in_context(const std::vector<std::vector<int32_t>>& preceding,
-                                      const std::vector<std::vector<int32_t>>& passages) {
+std::vector<int32_t> stand_in_context(const std::vector<OwnChunk>& own, bool from_start,
+                                      const std::vector<std::vector<int32_t>>& passages, size_t own_tokens_max) {
   size_t n_own = 0;
-  auto own = preceding.end();
-  while (own != preceding.begin() && n_own < kStandInTokens) n_own += used_of(*--own);
+  for (const OwnChunk& chunk : own) n_own += used_of(chunk.ids);
   std::vector<int32_t> context;
-  for (auto pad = passages.begin(); pad != passages.end() && context.size() + n_own < kStandInTokens; ++pad)
-    append(context, *pad);
-  if (context.size() + n_own < kStandInTokens) return {};
-  for (; own != preceding.end(); ++own) append(context, *own);
+  size_t first = 0;
+  if (from_start && n_own < own_tokens_max) {
+    for (auto pad = passages.begin(); pad != passages.end() && context.size() < kStandInTokens; ++pad)
+      append(context, *pad);
+  } else {
+    first = first_used(own, own_tokens_max);
+  }
+  for (size_t i = first; i < own.size(); ++i) append(context, own[i].ids);
+  if (context.size() < kStandInTokens) context.clear();
   return context;
+}
+
+std::vector<int32_t> stand_in_context(const std::vector<std::vector<int32_t>>& passages) {
+  return stand_in_context({}, true, passages);
 }
 
 }  // namespace cento

@@ -8,18 +8,34 @@
 
 namespace cento {
 
-inline constexpr size_t kStandInTokens = 700;      // and a passage more at most
+inline constexpr size_t kStandInTokens = 700;      // at least, where there is so much text
 inline constexpr size_t kStandInPassageMax = 700;  // of one passage; a longer one keeps its end
+inline constexpr size_t kOwnTokensMax = 2100;      // of a chunk's own preceding text
 
-// Ids of the context between the fixed prefix and the chunk: [pad][preceding], each of whole passages, because a chunk
-// stands behind the end of one in a prompt: behind a torn sentence its first rows, and what attends to them, come out
-// wrong (docs/BLENDING.md).
-//   preceding  the chunk's own preceding chunks, oldest first; the nearest are used until they hold kStandInTokens
-//   passages   the pinned passages in order, the chunk itself left out; the pad is their beginning, so that the chunks
-//              of a collection share leading ids and their KV need be computed once only
-// Empty if preceding and passages together are shorter than kStandInTokens: then the chunk is computed behind the
-// prefix.
-std::vector<int32_t> stand_in_context(const std::vector<std::vector<int32_t>>& preceding,
-                                      const std::vector<std::vector<int32_t>>& passages);
+// A chunk that precedes another one in its document.
+struct OwnChunk {
+  std::vector<int32_t> ids;
+  uint64_t draw = 0;  // as good as random, and the same on every run: of the hash of its text
+};
+
+// Ids of the context between the fixed prefix and the chunk: [pad][own], each of whole passages, because a chunk stands
+// behind the end of one in a prompt: behind a torn sentence its first rows, and what attends to them, come out wrong
+// (docs/BLENDING.md).
+//   own         the chunk's own preceding chunks, oldest first: all of its document, or the nearest that hold
+//               own_tokens_max at least
+//   from_start  they are all of its document
+//   passages    the pinned passages in order, the chunk itself left out; the pad is their beginning, kStandInTokens
+//
+// Contexts of chunks that follow each other begin alike wherever that can be, so that the KV of one is most of what the
+// next one needs: near the document's start the pad and everything since then; further on, without a pad, what follows
+// the chunk with the smallest `draw` among those that leave kStandInTokens to own_tokens_max, which changes seldom, and
+// for text far behind an edit not at all.
+// Empty if it would be shorter than kStandInTokens: then the chunk is computed behind the prefix.
+std::vector<int32_t> stand_in_context(const std::vector<OwnChunk>& own, bool from_start,
+                                      const std::vector<std::vector<int32_t>>& passages,
+                                      size_t own_tokens_max = kOwnTokensMax);
+
+// Of a chunk with no document of its own.
+std::vector<int32_t> stand_in_context(const std::vector<std::vector<int32_t>>& passages);
 
 }  // namespace cento

@@ -55,7 +55,7 @@ class LoadedModel {
   // Rows of the embedding matrix, expanded and scaled: out [ids, C]. Ids were checked by the caller.
   void embed(std::span<const int32_t> ids, float* host_out) const;
 
-  // Hash of content; remembered by the caller between runs (Catalogue::remembered_fingerprint).
+  // Hash of content; remembered by the caller between runs (session/identify.h).
   const Hash& fingerprint();
   void set_fingerprint(const Hash& known) { fingerprint_ = known; }
   Hash layout() const;

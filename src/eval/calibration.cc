@@ -116,7 +116,7 @@ std::vector<TrialPrompt> calibration_prompts(const LoadedModel& model, uint64_t 
       prompt.question = layout.question(question.text);
       for (const auto& [v, p] : in) {
         prompt.chunks.push_back(ids[v][p]);
-        prompt.contexts.push_back(stand_in_context({}, passages));
+        prompt.contexts.push_back(stand_in_context(passages));
       }
       out.push_back(std::move(prompt));
     }

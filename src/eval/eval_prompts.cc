@@ -60,7 +60,7 @@ TrialPrompt EvalPrompts::prompt(const EvalItem& item) const {
     std::vector<std::vector<int32_t>> passages = brought;
     for (size_t i = 0; item.stand_in.empty() && i < texts_.size(); ++i)
       if (texts_[i] != text) passages.push_back(passages_[i]);
-    prompt.contexts.push_back(stand_in_context({}, passages));
+    prompt.contexts.push_back(stand_in_context(passages));
   }
   return prompt;
 }

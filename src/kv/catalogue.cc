@@ -171,17 +171,26 @@ Catalogue::Catalogue(const std::string& store_dir, Db::Mode mode, const Clock& c
 
 // ---- models
 
-std::optional<Hash> Catalogue::remembered_fingerprint(const FileStamp& stamp) {
-  Stmt s = db_.prepare("SELECT fingerprint FROM model_files WHERE device=? AND inode=? AND size=? AND mtime_ns=?");
-  if (!bind_stamp(s, stamp).step()) return std::nullopt;
-  return s.hash(0);
+std::vector<Catalogue::RememberedModel> Catalogue::remembered_models(uint64_t size, int64_t mtime_ns) {
+  Stmt s = db_.prepare(
+      "SELECT device, inode, ctime_ns, fingerprint, sample FROM model_files WHERE size=? AND mtime_ns=? "
+      "ORDER BY device, inode");
+  s.bind(1, static_cast<int64_t>(size)).bind(2, mtime_ns);
+  std::vector<RememberedModel> models;
+  while (s.step()) {
+    models.push_back({{static_cast<uint64_t>(s.integer(0)), static_cast<uint64_t>(s.integer(1)), size, mtime_ns},
+                      s.integer(2),
+                      s.hash(3),
+                      s.hash(4)});
+  }
+  return models;
 }
 
-void Catalogue::remember_fingerprint(const FileStamp& stamp, const Hash& fingerprint) {
+void Catalogue::remember_model(const RememberedModel& model) {
   Stmt s = db_.prepare(
-      "INSERT INTO model_files(device, inode, size, mtime_ns, fingerprint) VALUES(?,?,?,?,?) "
-      "ON CONFLICT DO UPDATE SET fingerprint=excluded.fingerprint");
-  bind_stamp(s, stamp).bind_hash(5, fingerprint).run();
+      "INSERT INTO model_files(device, inode, size, mtime_ns, ctime_ns, fingerprint, sample) VALUES(?,?,?,?,?,?,?) "
+      "ON CONFLICT DO UPDATE SET ctime_ns=excluded.ctime_ns, fingerprint=excluded.fingerprint, sample=excluded.sample");
+  bind_stamp(s, model.stamp).bind(5, model.ctime_ns).bind_hash(6, model.fingerprint).bind_hash(7, model.sample).run();
 }
 
 void Catalogue::put_model(const Hash& fingerprint, const std::string& name, const std::string& architecture,
@@ -388,6 +397,16 @@ void Catalogue::set_setting(const std::string& key, const std::string& value) {
   Stmt s =
       db_.prepare("INSERT INTO settings(key, value) VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value");
   s.bind_text(1, key).bind_text(2, value).run();
+}
+
+void Catalogue::note_setting(const std::string& key, const std::string& value) {
+  if (db_.read_only()) return;
+  const NoWaiting no_waiting(db_);
+  try {
+    set_setting(key, value);
+  } catch (const Error& error) {
+    if (error.code() != Code::kResource || db_.in_transaction()) throw;
+  }
 }
 
 void Catalogue::remove_setting(const std::string& key) {

@@ -54,9 +54,15 @@ class Catalogue {
   const std::string& dir() const { return dir_; }
   const Clock& clock() const { return *clock_; }
 
-  // Content hash of a model file remembered by stamp, so that a file is hashed once.
-  std::optional<Hash> remembered_fingerprint(const FileStamp& stamp);
-  void remember_fingerprint(const FileStamp& stamp, const Hash& fingerprint);
+  // Content hashes of model files, so that a file is hashed once: those of files with this size and time, whatever
+  // their device and inode.
+  struct RememberedModel {
+    FileStamp stamp;
+    int64_t ctime_ns = 0;
+    Hash fingerprint, sample;  // model_fingerprint, model_sample
+  };
+  std::vector<RememberedModel> remembered_models(uint64_t size, int64_t mtime_ns);
+  void remember_model(const RememberedModel& model);
   void put_model(const Hash& fingerprint, const std::string& name, const std::string& architecture,
                  uint64_t kv_bytes_per_token);
 
@@ -92,6 +98,7 @@ class Catalogue {
 
   std::optional<std::string> setting(const std::string& key);
   void set_setting(const std::string& key, const std::string& value);
+  void note_setting(const std::string& key, const std::string& value);  // as touch_kv: a statistic, waits for nobody
   void remove_setting(const std::string& key);
 
  private:
@@ -156,6 +163,11 @@ CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 // Schema version 2: where a blob lies, what it is worth, how it is encrypted; totals that need no counting.
 inline constexpr const char* kSchema2 = R"sql(
+DROP TABLE model_files;
+CREATE TABLE model_files(
+  device INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+  ctime_ns INTEGER NOT NULL, fingerprint BLOB NOT NULL, sample BLOB NOT NULL, PRIMARY KEY(size, mtime_ns, device, inode))
+  WITHOUT ROWID;
 ALTER TABLE kv_blobs ADD COLUMN folder INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE kv_blobs ADD COLUMN cost_ms REAL NOT NULL DEFAULT 0;
 ALTER TABLE kv_blobs ADD COLUMN priority REAL NOT NULL DEFAULT 0;

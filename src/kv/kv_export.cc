@@ -30,9 +30,9 @@ std::string record_name(uint64_t n) { return "record " + std::to_string(n); }
 
 class Import {
  public:
-  Import(KvStore& store, const std::string& path, const ExportHooks& hooks)
+  Import(KvStore& store, const std::string& path, const ExportHooks& hooks, FileSystem& fs)
       : store_(store), path_(path), hooks_(hooks) {
-    file_ = std::move(FileSystem::real().open_read(path)).or_throw();
+    file_ = std::move(fs.open_read(path)).or_throw();
     size_ = std::move(file_->size()).or_throw();
   }
 
@@ -127,10 +127,10 @@ class Import {
 }  // namespace
 
 ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std::string& path,
-                       const ExportHooks& hooks) {
-  FileSystem& fs = FileSystem::real();
+                       const ExportHooks& hooks, FileSystem& fs) {
   ExportReport report;
   const std::string temporary = path + ".tmp-" + std::to_string(::getpid());
+  (void)fs.remove(temporary).ok();  // of an earlier process with our number that was killed
   auto file = std::move(fs.create(temporary)).or_throw();
   const auto write = [&](std::span<const std::byte> bytes) {
     file->write(bytes).or_throw();
@@ -166,6 +166,8 @@ ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std
     if (!report.stopped) {
       file->sync().or_throw();
       fs.rename(temporary, path).or_throw();
+      const size_t slash = path.find_last_of('/');
+      fs.sync_folder(slash == std::string::npos ? "." : path.substr(0, std::max<size_t>(1, slash))).or_throw();
       return report;
     }
   } catch (...) {
@@ -176,8 +178,8 @@ ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std
   return report;
 }
 
-ImportReport import_kv(KvStore& store, const std::string& path, const ExportHooks& hooks) {
-  return Import(store, path, hooks).run();
+ImportReport import_kv(KvStore& store, const std::string& path, const ExportHooks& hooks, FileSystem& fs) {
+  return Import(store, path, hooks, fs).run();
 }
 
 }  // namespace cento

@@ -43,11 +43,12 @@ struct ExportHooks {
 // Every blob is checked before it is written. `path` appears whole or not at all; a file that is there is replaced.
 // Throws Error for a disk that is full and the like.
 ExportReport export_kv(KvStore& store, const std::vector<KvRow>& rows, const std::string& path,
-                       const ExportHooks& hooks);
+                       const ExportHooks& hooks, FileSystem& fs = FileSystem::real());
 
 // Every blob is checked as one that is read, frames included, before it is stored; one that is there already is left as
 // it is. A record that is damaged is refused, and what stands behind it is still read as long as the lengths hold.
 // Throws Error(kInput) for a file that is no export, Error(kResource) when the store cannot take more.
-ImportReport import_kv(KvStore& store, const std::string& path, const ExportHooks& hooks);
+ImportReport import_kv(KvStore& store, const std::string& path, const ExportHooks& hooks,
+                       FileSystem& fs = FileSystem::real());
 
 }  // namespace cento

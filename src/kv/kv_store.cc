@@ -33,8 +33,8 @@ Result<std::unique_ptr<KvReader>> KvStore::open(const KvIdentity& wanted) {
   try {
     if (!locked_.empty()) return miss(locked_, catalogue_->dir());
     const BlobHeader header = header_of(wanted);
-    if (catalogue_->kv(header.key)) {
-      auto reader = open_checked(header.key, header);
+    if (const auto row = catalogue_->kv(header.key)) {
+      auto reader = open_checked(*row, header);
       if (reader.ok() || !remote_) return reader;
       auto elsewhere = open_remote(name_of(header.key), header);
       return elsewhere.ok() ? std::move(elsewhere) : std::move(reader);
@@ -80,7 +80,7 @@ Result<std::unique_ptr<KvReader>> KvStore::open_row(const KvRow& row, const KvId
     }
     header.context_id = row.context_id;
     header.key = row.key;
-    return open_checked(row.key, header);
+    return open_checked(row, header);
   } catch (const Error& error) {
     return error;
   }
@@ -91,19 +91,20 @@ Result<std::unique_ptr<File>> KvStore::unsealed(std::unique_ptr<File> file, cons
   return cipher_->open(std::move(file), where);
 }
 
-Result<std::unique_ptr<KvReader>> KvStore::open_checked(const Hash& key, const BlobHeader& wanted) {
+Result<std::unique_ptr<KvReader>> KvStore::open_checked(const KvRow& row, const BlobHeader& wanted) {
   if (ram_) {
-    if (auto reader = open_in(*ram_, key, wanted); reader.ok()) {
-      touch(key);
+    if (auto reader = open_in(*ram_, row, wanted); reader.ok()) {
+      touch(row.key);
       return reader;
     }
   }
-  auto reader = open_in(disk_, key, wanted);
-  if (reader.ok()) touch(key);
+  auto reader = open_in(disk_, row, wanted);
+  if (reader.ok()) touch(row.key);
   return reader;
 }
 
-Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const Hash& key, const BlobHeader& wanted) {
+Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const KvRow& row, const BlobHeader& wanted) {
+  const Hash& key = row.key;
   const bool on_disk = &tier == &disk_;
   const Hash name = name_of(key);
   const std::string path = on_disk ? disk_.find(name) : std::string("in ") + tier.name();
@@ -119,6 +120,8 @@ Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const Hash& key, 
       (void)tier.evict(name).ok();
     }
   };
+  const auto file_bytes = (*file)->size();
+  if (!file_bytes) return file_bytes.error();
   auto plain = unsealed(std::move(*file), path);
   auto header = plain.ok() ? read_blob_header(**plain, path) : Result<BlobHeader>(plain.error());
   if (!header) {
@@ -130,8 +133,42 @@ Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const Hash& key, 
   if (header->key != key || key_of(*header) != key) damaged(reason.empty() ? "other key" : reason);
   if (!reason.empty()) return miss(reason, path);
   if (key_of(*header) != key) return miss("other key", path);
+  if (on_disk && (row.codec != kv_codec_name(header->codecs.back()) || row.n_bytes != *file_bytes))
+    reconcile(key);
   return std::unique_ptr<KvReader>(
       std::make_unique<BlobReader>(std::move(*plain), std::move(*header), path, tier.name()));
+}
+
+// A put over what was stored that is killed between the file's new name and the row leaves the new file under the old
+// row: the same KV, packed otherwise. The row is made to say what is there. Under the write lock, as a put is.
+void KvStore::reconcile(KvRow row) {
+  const Hash name = name_of(row.key);
+  const std::string path = disk_.find(name);
+  auto file = fs_->open_read(path);
+  if (!file) return;
+  const auto size = (*file)->size();
+  auto plain = unsealed(std::move(*file), path);
+  if (!plain || !size) return;
+  const auto header = read_blob_header(**plain, path);
+  if (!header || header->key != row.key) return;
+  row.codec = kv_codec_name(header->codecs.back());
+  row.n_bytes = *size;
+  for (const DiskFolder& folder : disk_.folders()) {
+    if (disk_.path_in(folder, name) == path) row.folder = folder.id;
+  }
+  catalogue_->put_kv(row);
+}
+
+void KvStore::reconcile(const Hash& key) {
+  Db& db = catalogue_->db();
+  if (db.read_only() || db.in_transaction()) return;
+  try {
+    Transaction transaction(db);
+    if (const auto row = catalogue_->kv(key)) reconcile(*row);
+    transaction.commit();
+  } catch (const Error& error) {  // the next one to open it sees to it
+    log_debug("row of stored KV " + key.short_hex() + " stays as it is: " + error.message());
+  }
 }
 
 void KvStore::touch(const Hash& key) {
@@ -144,7 +181,9 @@ void KvStore::touch(const Hash& key) {
 
 std::string KvStore::why_not_stored(const BlobHeader& wanted) {
   std::pair<int, const char*> best = {0, "not stored"};
-  for (const KvRow& row : catalogue_->kv_of_ids(kv_ids_hash(wanted.ids))) best = std::max(best, agreement(row, wanted));
+  for (const KvRow& row : catalogue_->kv_of_ids(kv_ids_hash(wanted.ids))) {
+    if (row.key != wanted.key) best = std::max(best, agreement(row, wanted));  // that one was stored just now
+  }
   return best.second;
 }
 
@@ -269,10 +308,14 @@ Status KvStore::remove(const Hash& key) {
     require_writable();
     const Hash name = name_of(key);
     if (ram_) (void)ram_->evict(name).ok();
-    // Within a transaction, so that a put of the same key in another process cannot come in between.
+    // The row first, in a transaction of its own: whoever is killed behind it leaves a file without a row, for gc, and
+    // not the other way round.
+    const bool row_gone = remove_rows([&] { return std::vector<Hash>{key}; }).has_value();
+    // Under the write lock, so that a put of the same key in another process cannot come in between.
     Transaction transaction(catalogue_->db());
-    catalogue_->remove_kv(key);
+    if (row_gone && catalogue_->kv(key)) return Status::done();  // one has just been put
     if (auto s = disk_.evict(name); !s) return s;
+    if (!row_gone) catalogue_->remove_kv(key);
     transaction.commit();
     return Status::done();
   } catch (const Error& error) {

@@ -140,13 +140,15 @@ class KvStore {
   struct Verified {
     uint64_t blobs = 0, bytes = 0;
     std::vector<std::pair<Hash, std::string>> bad;
+    uint64_t repaired = 0;  // of those bad: set aside
     bool stopped = false;
   };
   struct Hooks {
     std::function<void(uint64_t done, uint64_t total)> progress;  // bytes; may be empty
     std::function<bool()> stop;                                   // may be empty
   };
-  Verified verify(const Hooks& hooks = {});  // reads every frame of every blob
+  // Reads every frame of every blob. `repair`: what is damaged is set aside; what just cannot be read now is not.
+  Verified verify(bool repair = false, const Hooks& hooks = {});
   // What goes first goes until no more than this is left.
   Evicted trim(uint64_t bytes_max);
   // A further folder for blobs; made if it is not there. One that is known gets the budget. Throws Error.
@@ -176,8 +178,11 @@ class KvStore {
   struct Packed;  // a blob as the tiers take it
   Packed pack(std::vector<std::byte> plain) const;
   Result<std::unique_ptr<File>> unsealed(std::unique_ptr<File> file, const std::string& where) const;
-  Result<std::unique_ptr<KvReader>> open_checked(const Hash& key, const BlobHeader& wanted);
-  Result<std::unique_ptr<KvReader>> open_in(Tier& tier, const Hash& key, const BlobHeader& wanted);
+  Result<std::unique_ptr<KvReader>> open_checked(const KvRow& row, const BlobHeader& wanted);
+  Result<std::unique_ptr<KvReader>> open_in(Tier& tier, const KvRow& row, const BlobHeader& wanted);
+  std::optional<size_t> remove_rows(const std::function<std::vector<Hash>()>& which);
+  void reconcile(const Hash& key);
+  void reconcile(KvRow row);
   Result<std::unique_ptr<KvReader>> open_remote(const Hash& name, const BlobHeader& wanted);
   std::optional<KvRow> take_in(const Hash& name, const BlobHeader& wanted, bool any_context,
                                const std::optional<Hash>& chunk_hash);

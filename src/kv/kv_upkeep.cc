@@ -232,6 +232,21 @@ uint64_t KvStore::remove_folder(const std::string& path, const Hooks& hooks) {
 
 // ---- gc and verify
 
+// The number of rows removed in one transaction; `which` is asked under its lock. nullopt: the disk has no room for
+// that, so that files have to go before their rows.
+std::optional<size_t> KvStore::remove_rows(const std::function<std::vector<Hash>()>& which) {
+  Transaction transaction(catalogue_->db());
+  try {
+    const std::vector<Hash> keys = which();
+    for (const Hash& key : keys) catalogue_->remove_kv(key);
+    transaction.commit();
+    return keys.size();
+  } catch (const Error& error) {
+    if (error.code() != Code::kResource) throw;
+    return std::nullopt;
+  }
+}
+
 KvStore::Leftovers KvStore::gc() {
   require_unlocked();
   require_writable();
@@ -245,25 +260,27 @@ KvStore::Leftovers KvStore::gc() {
     removed.bytes += n_bytes;
   };
   const bool all_here = disk_.all_available();
-  // Under the write lock: a put in another process is wholly before it or wholly after it.
-  Transaction transaction(catalogue_->db());
   const auto take_row = [&](const Hash& key) {
     catalogue_->remove_kv(key);
     ++removed.rows;
   };
-  for (const Hash& key : catalogue_->orphaned_kv()) {
-    take_row(key);
-    for (std::string path = disk_.find(name_of(key)); !path.empty(); path = disk_.find(name_of(key))) take_file(path);
-  }
+  // Rows first, as remove() does it.
+  removed.rows += remove_rows([&] { return catalogue_->orphaned_kv(); }).value_or(0);
+  // Under the write lock: a put in another process is wholly before it or wholly after it.
+  Transaction transaction(catalogue_->db());
+  for (const Hash& key : catalogue_->orphaned_kv()) take_row(key);
   std::map<Hash, std::string> kept;  // name -> path
-  for (const Hash& key : catalogue_->kv_keys()) {
-    const Hash name = name_of(key);
+  for (const KvRow& row : catalogue_->all_kv()) {
+    const Hash name = name_of(row.key);
     std::string path = disk_.find(name);
-    if (!path.empty()) {
-      kept[name] = std::move(path);
-    } else if (all_here) {
-      take_row(key);
+    if (path.empty()) {
+      if (all_here) take_row(row.key);
+      continue;
     }
+    const auto file = fs_->open_read(path);
+    const auto size = file.ok() ? (*file)->size() : Result<uint64_t>(file.error());
+    if (size.ok() && *size != row.n_bytes) reconcile(row);
+    kept[name] = std::move(path);
   }
   disk_.for_each_file(
       [&](const DiskFolder&, const std::string& path, const std::string& file_name, const std::optional<Hash>& name) {
@@ -278,7 +295,7 @@ KvStore::Leftovers KvStore::gc() {
   return removed;
 }
 
-KvStore::Verified KvStore::verify(const Hooks& hooks) {
+KvStore::Verified KvStore::verify(bool repair, const Hooks& hooks) {
   require_unlocked();
   Verified verified;
   const uint64_t total = catalogue_->kv_bytes_total();
@@ -289,17 +306,24 @@ KvStore::Verified KvStore::verify(const Hooks& hooks) {
     }
     ++verified.blobs;
     verified.bytes += row.n_bytes;
-    if (auto s = verify_blob(row.key); !s) verified.bad.emplace_back(row.key, s.error().message());
+    const Status s = verify_blob(row.key);
     if (hooks.progress) hooks.progress(verified.bytes, total);
+    if (s.ok()) continue;
+    verified.bad.emplace_back(row.key, s.error().message());
+    if (!repair || s.error().code() != Code::kInput) continue;
+    set_aside(row.key, s.error().message());
+    if (!catalogue_->kv(row.key)) ++verified.repaired;
   }
   return verified;
 }
 
 Status KvStore::verify_blob(const Hash& key) {
   const Hash name = name_of(key);
-  auto file = disk_.open(name);
-  if (!file) return file.error();
   const std::string path = disk_.find(name);
+  auto file = disk_.open(name);
+  // No handles left, no permission: the file may be in order.
+  if (!file && !path.empty()) return Error{Code::kResource, file.error().message(), path, file.error().hint()};
+  if (!file) return file.error();
   auto plain = unsealed(std::move(*file), path);
   if (!plain) return plain.error();
   const auto checked = check_blob(std::move(*plain), path, key);

@@ -41,7 +41,15 @@ void take_step(Db& db, std::span<const char* const> steps, int32_t application_i
   Transaction transaction(db);
   const int64_t version = checked_version(db, steps.size());
   if (version == static_cast<int64_t>(steps.size())) return;
-  db.exec(steps[static_cast<size_t>(version)]);
+  try {
+    db.exec(steps[static_cast<size_t>(version)]);
+  } catch (const Error& error) {
+    if (error.code() != Code::kInternal) throw;
+    // The step is right for what has this version: tables that are there already, or are not.
+    throw Error{Code::kInput,
+                "store is damaged: it has schema version " + std::to_string(version) + ", but not the tables of that",
+                db.path(), "remove the store; `cento index` builds it again"};
+  }
   if (db.prepare("PRAGMA foreign_key_check").step()) {
     throw Error{Code::kInput,
                 "store cannot be brought from schema version " + std::to_string(version) +

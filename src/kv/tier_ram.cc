@@ -37,7 +37,9 @@ Result<std::unique_ptr<File>> RamTier::open(const Hash& name) {
     ++counters_.misses;
     return Error{Code::kInput, "not in memory"};
   }
-  (void)index_.use(name, clock_->unix_ms());
+  const int64_t now = clock_->unix_ms();
+  (void)index_.use(name, now);
+  used(name, now);
   ++counters_.hits;
   return std::unique_ptr<File>(std::make_unique<RamFile<Bytes>>(found->second, counters_.bytes_read));
 }
@@ -70,6 +72,11 @@ Status RamTier::put_pinned(const Hash& name, std::vector<std::byte> bytes, doubl
   }
 }
 
+void RamTier::used(const Hash& name, int64_t now_ms) {
+  duel_.access(name, index_.facts(name).value_or(EvictionFacts{}), now_ms);
+  index_.set_by_age(duel_.by_age());
+}
+
 Status RamTier::put_locked(const Hash& name, std::vector<std::byte> bytes, double cost_ms) {
   const uint64_t n = bytes.size();
   const auto old = index_.facts(name);
@@ -89,6 +96,7 @@ Status RamTier::put_locked(const Hash& name, std::vector<std::byte> bytes, doubl
   }
   blobs_[name] = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   (void)index_.insert(name, {n, cost_ms, 0}, now);
+  used(name, now);
   ++counters_.puts;
   counters_.bytes_written += n;
   return Status::done();

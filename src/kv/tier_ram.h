@@ -14,7 +14,8 @@ namespace cento {
 
 class RamTier final : public Tier {
  public:
-  explicit RamTier(uint64_t bytes_max, const Clock& clock = Clock::system()) : bytes_max_(bytes_max), clock_(&clock) {}
+  explicit RamTier(uint64_t bytes_max, const Clock& clock = Clock::system())
+      : bytes_max_(bytes_max), clock_(&clock), duel_(bytes_max) {}
 
   const char* name() const override { return "ram"; }
   Result<std::unique_ptr<File>> open(const Hash& name) override;  // a use, for the order of eviction
@@ -33,6 +34,7 @@ class RamTier final : public Tier {
 
  private:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
+  void used(const Hash& name, int64_t now_ms);
   Status put_locked(const Hash& name, std::vector<std::byte> bytes, double cost_ms);
 
   uint64_t bytes_max_;
@@ -40,6 +42,7 @@ class RamTier final : public Tier {
   std::mutex mutex_;  // of all below
   std::map<Hash, Bytes> blobs_;
   EvictionIndex index_;
+  EvictionDuel duel_;  // says whether index_ goes by priority or by age
 };
 
 }  // namespace cento

@@ -68,6 +68,20 @@ Hash model_fingerprint(const GgufFile& file, const ModelConfig& config) {
   return h.finish();
 }
 
+Hash model_sample(const MappedFile& file) {
+  constexpr uint64_t kPage = 4096, kPages = 256;
+  const std::span<const std::byte> bytes = file.bytes();
+  Hasher h("cento model sample");
+  h.add_u64(bytes.size());
+  const uint64_t n_pages = (bytes.size() + kPage - 1) / kPage;
+  for (uint64_t i = 0; i < kPages; ++i) {
+    const uint64_t page = n_pages <= kPages ? i : i * (n_pages - 1) / (kPages - 1);
+    if (page >= n_pages) break;
+    h.add(bytes.subspan(page * kPage, std::min(kPage, bytes.size() - page * kPage)));
+  }
+  return h.finish();
+}
+
 Hash kv_layout_id(const ModelConfig& config, bool precision_f32) {
   Hasher h("cento kv layout 1");
   for (const uint32_t n : {config.n_layers, config.n_kv_heads, config.head_dim}) h.add_u64(n);

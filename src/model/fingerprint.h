@@ -16,6 +16,10 @@ namespace cento {
 // metadata. Reads the whole file: about 1 s a GB. general.name and other descriptive keys do not enter.
 Hash model_fingerprint(const GgufFile& file, const ModelConfig& config);
 
+// Hash of a few hundred pages from all over the file, its beginning and end among them: says in milliseconds that a
+// file is another one. It does not prove that it is the same one.
+Hash model_sample(const MappedFile& file);
+
 // Layers, heads and dims of the KV and the numeric mode it was computed in; part of every KV key.
 Hash kv_layout_id(const ModelConfig& config, bool precision_f32);
 

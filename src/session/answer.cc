@@ -220,7 +220,7 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
   std::vector<std::vector<int32_t>> passages;
   for (const std::string& text : file.stand_in) passages.push_back(layout.chunk(text));
   std::vector<int32_t> context = layout.prefix();
-  const std::vector<int32_t> stand_in = passages.empty() ? std::vector<int32_t>{} : stand_in_context({}, passages);
+  const std::vector<int32_t> stand_in = passages.empty() ? std::vector<int32_t>{} : stand_in_context(passages);
   context.insert(context.end(), stand_in.begin(), stand_in.end());
   const KvKind kind = stand_in.empty() ? KvKind::kChunkPrefix : KvKind::kChunkStandIn;
   for (const std::string& text : file.chunks) {

@@ -28,7 +28,8 @@ class CollectionContexts {
 
   // As in a prompt; empty for a chunk that is gone. The reference holds until the object goes.
   const std::vector<int32_t>& ids_of(int64_t chunk_id);
-  // Between the fixed prefix and the chunk: its own preceding chunks, then what the passages fill up (stand_in.h).
+  // Between the fixed prefix and the chunk: passages, and its own preceding chunks (stand_in.h). In order() a chunk's
+  // context is mostly the context of the one before it with that chunk behind it.
   std::vector<int32_t> context_of(const DocStore::ChunkInOrder& place);
 
  private:
@@ -37,6 +38,7 @@ class CollectionContexts {
   DocStore* docs_;
   int64_t collection_id_;
   const PromptLayout* layout_;
+  uint32_t context_max_;  // tokens
   std::vector<DocStore::ChunkInOrder> order_;
   std::unordered_map<int64_t, size_t> places_;  // chunk -> index into order_; filled when first asked for
   std::vector<int64_t> passages_;

@@ -120,14 +120,13 @@ class Precompute {
     const auto [kind, context] = context_of(place, behind_stand_in);
     const KvIdentity identity = identity_of(engine_, kind, layout_.prefix(), context, ids);
     const Hash key = kv_key(identity);
-    if (const auto row = store_.catalogue().kv(key)) {
-      if (auto known = store_.open(identity); known.ok()) {
-        if (!options_.codec || row->codec == kv_codec_name(*options_.codec)) {
-          ++report_.present;
-          return;
-        }
-        if (!options_.dry_run && recode(**known, *row, identity)) return;
+    if (auto known = store_.open(identity); known.ok()) {
+      const auto row = store_.catalogue().kv(key);  // after the open, which corrects what it says of the codec
+      if (!row || !options_.codec || row->codec == kv_codec_name(*options_.codec)) {
+        ++report_.present;
+        return;
       }
+      if (!options_.dry_run && recode(**known, *row, identity)) return;
     }
     const uint64_t foretold = foretold_bytes(ids.size());
     if (options_.dry_run) {

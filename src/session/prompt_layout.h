@@ -16,6 +16,7 @@ class PromptLayout {
   PromptLayout(const LoadedModel& model, const std::string& system);
 
   const std::vector<int32_t>& prefix() const { return prefix_; }
+  uint32_t context_max() const { return model_->config().context_max; }
   // `text` ends up with one empty line behind it, whatever it ends with.
   std::vector<int32_t> chunk(const std::string& text) const;
   std::vector<int32_t> question(const std::string& text) const;

@@ -90,7 +90,7 @@ SpeedRecord read_speed(Engine& engine, Catalogue* catalogue) {
 void write_speed(Engine& engine, Catalogue* catalogue, const SpeedRecord& record) {
   if (catalogue == nullptr || catalogue->db().read_only()) return;
   try {
-    catalogue->set_setting(speed_key(engine), record.text());
+    catalogue->note_setting(speed_key(engine), record.text());
   } catch (const Error& error) {  // busy, or the disk is full: the answer does not depend on it
     log_debug("the speed that was measured is not kept: " + error.message());
   }

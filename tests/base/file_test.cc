@@ -125,6 +125,22 @@ TEST_CASE("atomic write: whichever operation fails, the file holds the old bytes
   CHECK(n == 5);
 }
 
+// In a container a process may well have the number of the one before it, which was killed in the middle of a write.
+TEST_CASE("atomic write: names that an earlier process of the same number left behind are passed over",
+          "[base][crash]") {
+  test::TempDir dir;
+  Failing fs(2);  // create and write; from then on nothing goes, the removal of the temporary file included
+  REQUIRE(!atomic_write(fs, dir / "f", bytes_of("x")).ok());
+  const auto left = FileSystem::real().list(dir.path());
+  REQUIRE((left.ok() && left->size() == 1));
+  const size_t dash = left->front().rfind('-');
+  const int counter = std::stoi(left->front().substr(dash + 1));
+  for (int i = 1; i <= 3; ++i)
+    test::write_all(dir / (left->front().substr(0, dash + 1) + std::to_string(counter + i)), "");
+  CHECK(atomic_write(FileSystem::real(), dir / "f", bytes_of("new")).ok());
+  CHECK(test::read_all(dir / "f") == "new");
+}
+
 TEST_CASE("atomic write: into a folder that is not there is an error and makes nothing", "[base]") {
   test::TempDir dir;
   const Status status = atomic_write(FileSystem::real(), dir / "no/f", bytes_of("x"));

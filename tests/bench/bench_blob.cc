@@ -1,6 +1,6 @@
 // Speed and ratio of the blob codecs on one thread.
 //
-//   bench_blob [FILE LAYERS ROW HEADS]    FILE: fp16 values [LAYERS, 2, T, ROW], as a model made them; else made-up
+//   bench_blob [FILE]    FILE: a blob of a store whose codec loses nothing (DIR/kv/ab/....kv); else made-up values
 //
 // Warm: everything is in memory. Bytes are raw bytes; beside them stands a plain copy of the same bytes.
 #include <cstdlib>
@@ -8,22 +8,20 @@
 
 #include "bench.h"
 #include "kv/blob_codec.h"
+#include "kv/blob_reader.h"
 #include "support/kv_samples.h"
-#include "support/shared_data.h"
 
 using namespace cento;
 using namespace cento::test;
 
 namespace {
 
-KvBlock block_of(const std::string& bytes, uint32_t n_layers, uint32_t row, uint32_t n_heads) {
-  const KvShape shape{n_layers, n_heads, row / n_heads, KvType::kF16};
-  KvBlock block(shape, bytes.size() / (2 * n_layers * shape.side_bytes(1)));
-  for (uint32_t l = 0; l < n_layers; ++l) {
-    const size_t side = block.k(l).size();
-    std::memcpy(block.k(l).data(), bytes.data() + 2 * l * side, side);
-    std::memcpy(block.v(l).data(), bytes.data() + (2 * l + 1) * side, side);
-  }
+KvBlock block_of(const std::string& path) {
+  auto file = std::move(FileSystem::real().open_read(path)).or_throw();
+  auto header = std::move(read_blob_header(*file, path)).or_throw();
+  KvBlock block(header.shape, header.ids.size());
+  BlobReader reader(std::move(file), std::move(header), path);
+  for (uint32_t l = 0; l < block.shape().n_layers; ++l) reader.read_layer(l, block.k(l), block.v(l)).or_throw();
   return block;
 }
 
@@ -83,10 +81,9 @@ void run(KvCodec codec, const KvBlock& block) {
 int main(int argc, char** argv) {
   bench::use_processor_time = true;
   bench::print_machine(1);
-  const auto number = [&](int i) { return static_cast<uint32_t>(std::max(1, std::atoi(argv[i]))); };
-  const KvBlock block = argc == 5 ? block_of(read_all(argv[1]), number(2), number(3), number(4))
-                                  : sample_block({16, 4, 64, KvType::kF16}, 256, KvPattern::kNormal, 1);
-  std::printf("%s: %u layers, %llu tokens, %llu values a row\n", argc == 5 ? argv[1] : "made-up values",
+  const KvBlock block =
+      argc == 2 ? block_of(argv[1]) : sample_block({16, 4, 64, KvType::kF16}, 256, KvPattern::kNormal, 1);
+  std::printf("%s: %u layers, %llu tokens, %llu values a row\n", argc == 2 ? argv[1] : "made-up values",
               block.shape().n_layers, static_cast<unsigned long long>(block.n_tokens()),
               static_cast<unsigned long long>(block.shape().row_values()));
   for (const KvCodec codec : kKvCodecs) run(codec, block);

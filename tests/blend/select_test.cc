@@ -1,10 +1,12 @@
 #include "blend/select.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 #include <set>
 
+#include "base/rng.h"
 #include "blend/policy.h"
 #include "blend/stand_in.h"
 
@@ -76,32 +78,89 @@ TEST_CASE("policies: every name is found and found once", "[blend]") {
   CHECK_FALSE(find_policy("").has_value());
 }
 
+namespace {
+
+std::vector<int32_t> part(size_t n, int32_t first) {
+  std::vector<int32_t> ids(n);
+  std::iota(ids.begin(), ids.end(), first);
+  return ids;
+}
+
+std::vector<int32_t> joined(const std::vector<std::vector<int32_t>>& parts) {
+  std::vector<int32_t> all;
+  for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("stand_in_context: own preceding chunks behind the beginning of the passages, all of them whole", "[blend]") {
-  const auto part = [](size_t n, int32_t first) {
-    std::vector<int32_t> ids(n);
-    std::iota(ids.begin(), ids.end(), first);
-    return ids;
-  };
-  const auto joined = [](const std::vector<std::vector<int32_t>>& parts) {
-    std::vector<int32_t> all;
-    for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
-    return all;
-  };
-  const auto a = part(100, 1000), b = part(200, 2000), p = part(300, 5000), q = part(250, 6000), r = part(90, 7000);
-  // 300 of its own; the pad ends with the passage that makes it 700.
-  CHECK(stand_in_context({a, b}, {p, q, r}) == joined({p, q, a, b}));
-  CHECK(stand_in_context({a, b}, {r, p, q}) == joined({r, p, q, a, b}));
-  // The nearest of its own, no pad once they suffice.
-  const auto c = part(450, 3000);
-  CHECK(stand_in_context({a, b, c, p}, {q}) == joined({c, p}));
-  CHECK(stand_in_context({}, {p, q, a, b, r}) == joined({p, q, a, b}));
-  // Too little text of the kind.
-  CHECK(stand_in_context({a, b}, {p}).empty());
-  CHECK(stand_in_context({}, {}).empty());
+  const auto a = part(100, 1000), b = part(200, 2000), p = part(300, 5000), q = part(250, 6000), r = part(190, 7000);
+  // The pad ends with the passage that makes it 700, however much of its own there is.
+  CHECK(stand_in_context({{a, 5}, {b, 6}}, true, {p, q, r, a}) == joined({p, q, r, a, b}));
+  CHECK(stand_in_context({}, true, {p, q, r, a}) == joined({p, q, r}));
+  CHECK(stand_in_context({p, q, r, a}) == joined({p, q, r}));
+  // As much as there is, if that is enough together.
+  CHECK(stand_in_context({{a, 5}, {b, 6}}, true, {p, q}) == joined({p, q, a, b}));
+  CHECK(stand_in_context({{a, 5}, {b, 6}}, true, {p}).empty());
+  CHECK(stand_in_context({{a, 5}, {b, 6}}, false, {p, q, r}).empty());
+  CHECK(stand_in_context({}).empty());
   // A passage longer than the whole context keeps its end, next to the chunk.
   const auto huge = part(5000, 10000);
-  CHECK(stand_in_context({huge}, {}) == part(kStandInPassageMax, 15000 - static_cast<int32_t>(kStandInPassageMax)));
-  CHECK(stand_in_context({a}, {huge}).size() == kStandInPassageMax + a.size());
+  CHECK(stand_in_context({{huge, 1}}, true, {}) ==
+        part(kStandInPassageMax, 15000 - static_cast<int32_t>(kStandInPassageMax)));
+  CHECK(stand_in_context({{a, 1}}, true, {huge}).size() == kStandInPassageMax + a.size());
+}
+
+TEST_CASE("stand_in_context: far from the start it begins at the smallest draw that leaves enough", "[blend]") {
+  std::vector<OwnChunk> own;  // 12 of 200 tokens: own text of 800 to 2,000 is allowed, chunks 2 to 8
+  for (int32_t i = 0; i < 12; ++i) own.push_back({part(200, 1000 * i), static_cast<uint64_t>(100 + i)});
+  const auto begins_at = [&] { return stand_in_context(own, false, {part(900, 0)}).front() / 1000; };
+  CHECK(begins_at() == 2);
+  own[8].draw = 1;
+  CHECK(begins_at() == 8);
+  own[9].draw = 0;  // would leave 600
+  own[1].draw = 0;  // 2,200
+  CHECK(begins_at() == 8);
+  CHECK(stand_in_context(own, false, {}).size() == 800);
+  // A model without room: the shortest.
+  own[2].draw = 0;
+  CHECK(stand_in_context(own, false, {}, kStandInTokens).size() == 800);
+}
+
+TEST_CASE("stand_in_context: of chunks in order, most contexts go on where the one before ended", "[blend]") {
+  Rng rng(5);
+  std::vector<OwnChunk> all;
+  size_t n_chunk = 0, n_fresh = 0;
+  std::vector<int32_t> before;
+  for (int32_t i = 0; i < 400; ++i) {
+    const size_t first = all.size() > 64 ? all.size() - 64 : 0;
+    const std::vector<OwnChunk> own(all.begin() + static_cast<ptrdiff_t>(first), all.end());
+    const auto context = stand_in_context(own, first == 0, {part(400, -1000), part(400, -2000)});
+    REQUIRE(context.size() >= kStandInTokens);
+    REQUIRE(context.size() < kOwnTokensMax + 800 + 256);
+    all.push_back({part(64 + rng.below(192), 1000 * i), rng.next()});
+    const auto [same, there] = std::mismatch(context.begin(), context.end(), before.begin(), before.end());
+    n_fresh += static_cast<size_t>(context.end() - same) + all.back().ids.size();
+    n_chunk += all.back().ids.size();
+    before = context;
+    before.insert(before.end(), all.back().ids.begin(), all.back().ids.end());
+  }
+  // Each of them on its own would be at least 700 / 160 + 1 = 5.4 times its own tokens.
+  CHECK(n_fresh < 3 * n_chunk);
+}
+
+TEST_CASE("stand_in_context: an edit changes the contexts of the chunks near it alone", "[blend]") {
+  Rng rng(6);
+  std::vector<OwnChunk> one;
+  for (int32_t i = 0; i < 60; ++i) one.push_back({part(160, 1000 * i), rng.next()});
+  std::vector<OwnChunk> other = one;
+  other[10] = {part(90, 777), rng.next()};
+  const auto at = [](const std::vector<OwnChunk>& all, size_t n) {
+    return stand_in_context({all.begin(), all.begin() + static_cast<ptrdiff_t>(n)}, true, {part(700, 5)});
+  };
+  for (size_t n = 0; n <= 10; ++n) CHECK(at(one, n) == at(other, n));
+  for (size_t n = 11 + kOwnTokensMax / 90 + 1; n < one.size(); ++n) CHECK(at(one, n) == at(other, n));
 }
 
 TEST_CASE("layer_budgets: one ratio a layer, never rising again", "[blend]") {

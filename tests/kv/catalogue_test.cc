@@ -325,19 +325,23 @@ TEST_CASE("catalogue: the text indexes follow the chunks", "[kv]") {
   CHECK(!found("chunk_trigrams", "eav"));
 }
 
-TEST_CASE("catalogue: fingerprints are remembered by the file's stamp", "[kv]") {
+TEST_CASE("catalogue: model files are remembered by their stamp, found by size and time", "[kv]") {
   const TempDir dir;
   Catalogue catalogue(dir / "store", Mode::kReadWrite);
-  const FileStamp stamp{UINT64_MAX, UINT64_MAX - 1, 3, -4};
-  CHECK(!catalogue.remembered_fingerprint(stamp));
-  catalogue.remember_fingerprint(stamp, some_hash(1));
-  catalogue.remember_fingerprint(stamp, some_hash(2));
-  CHECK(catalogue.remembered_fingerprint(stamp) == some_hash(2));
-  for (const FileStamp& other :
-       {FileStamp{1, UINT64_MAX - 1, 3, -4}, FileStamp{UINT64_MAX, 1, 3, -4},
-        FileStamp{UINT64_MAX, UINT64_MAX - 1, 4, -4}, FileStamp{UINT64_MAX, UINT64_MAX - 1, 3, 4}}) {
-    CHECK(!catalogue.remembered_fingerprint(other));
-  }
+  const FileStamp stamp{UINT64_MAX, UINT64_MAX - 1, 3, -4}, copy{1, 2, 3, -4};
+  CHECK(catalogue.remembered_models(3, -4).empty());
+  catalogue.remember_model({stamp, 10, some_hash(1), some_hash(8)});
+  catalogue.remember_model({stamp, 11, some_hash(2), some_hash(9)});
+  catalogue.remember_model({copy, 12, some_hash(3), some_hash(9)});
+  const auto models = catalogue.remembered_models(3, -4);
+  REQUIRE(models.size() == 2);
+  const auto& first = models[0].stamp == stamp ? models[0] : models[1];
+  CHECK(first.stamp == stamp);
+  CHECK(first.ctime_ns == 11);
+  CHECK(first.fingerprint == some_hash(2));
+  CHECK(first.sample == some_hash(9));
+  CHECK(catalogue.remembered_models(4, -4).empty());
+  CHECK(catalogue.remembered_models(3, 4).empty());
 }
 
 TEST_CASE("catalogue: models and settings are replaced by their keys", "[kv]") {

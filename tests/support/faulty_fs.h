@@ -8,32 +8,27 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "support/faults.h"
 
 namespace cento::test {
 
-enum class Fault {
-  kOnce,        // the n-th operation fails; nothing of it happens
-  kShortWrite,  // the same, but half of a write gets through
-  kForGood,     // the n-th operation and all later ones fail
-};
-
-// What a power cut leaves. Folder entries: those as of the latest sync of their folder, or all of them. Content of
-// files: as of the latest sync of the file.
-enum class AfterCrash { kSyncedNames, kAllNames };
-
 class FaultyFs final : public FileSystem {
  public:
-  FaultyFs(const Clock& clock, std::string root);  // `root`: a folder that is there, whatever happens
+  // `root`: a folder that is there, whatever happens. `faults`: a counter shared with others, else one of its own.
+  FaultyFs(const Clock& clock, std::string root, Faults* faults = nullptr);
 
-  void fail_at(int n, Fault fault) {
-    n_ops_ = 0;
-    fail_at_ = n;
-    fault_ = fault;
-    failed_ = false;
-  }
-  bool failed() const { return failed_; }
-  void crash(AfterCrash after);  // and works again
+  void fail_at(int n, Fault fault) { faults_->fail_at(n, fault); }
+  bool failed() const { return faults_->failed(); }
+  void crash(AfterCrash after);  // a power cut; and works again. kSomeWrites: as kAllNames
   std::vector<std::string> files() const;
+
+  // Everything as it is now, synced or not; and back to it.
+  class Saved;
+  Saved saved() const;
+  void restore(const Saved& saved);
+  // Content of a file, past all counting; nullptr if there is none. Changed bytes count as synced.
+  const std::vector<std::byte>* bytes(const std::string& path) const;
+  void set_bytes(const std::string& path, std::vector<std::byte> bytes);
 
   Result<std::unique_ptr<File>> create(const std::string& path) override;
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
@@ -54,15 +49,20 @@ class FaultyFs final : public FileSystem {
   };
   using Names = std::map<std::string, std::shared_ptr<Node>>;
 
-  Status step();
+  Status step(Op op);
   static bool is_child(const std::string& path, const std::string& folder);
 
   const Clock* clock_;
   std::string root_;
+  static void copy(const Names& from_names, const Names& from_synced, Names& names, Names& synced);
   Names names_, synced_names_;
-  int n_ops_ = 0, fail_at_ = 0;  // 0: never
-  Fault fault_ = Fault::kOnce;
-  bool failed_ = false;
+  Faults own_;
+  Faults* faults_;
+};
+
+class FaultyFs::Saved {
+  friend class FaultyFs;
+  Names names_, synced_names_;
 };
 
 }  // namespace cento::test

@@ -159,7 +159,12 @@ RunResult run_program(const std::string& program, const RunSpec& spec) {
       }
     }
     pollfd wait[3] = {{out_read.fd, POLLIN, 0}, {err_read.fd, POLLIN, 0}, {in_write.fd, POLLOUT, 0}};  // -1 is ignored
-    ::poll(wait, 3, 10);
+    // Up to 10 ms, and not past the moment of the signal.
+    double wait_s = 0.01;
+    if (marker_seen >= 0 && !result.signalled)
+      wait_s = std::clamp(marker_seen + spec.signal_delay_seconds - now(), 0.0, wait_s);
+    const timespec limit = {0, static_cast<long>(1e9 * wait_s)};
+    ::ppoll(wait, 3, &limit, nullptr);
     if (out_read.fd >= 0 && wait[0].revents != 0) drain(out_read, result.out);
     if (err_read.fd >= 0 && wait[1].revents != 0) drain(err_read, result.err);
     if (in_write.fd >= 0 && wait[2].revents != 0) feed(in_write, spec.stdin_text, fed);
