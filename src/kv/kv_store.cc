@@ -250,12 +250,16 @@ void KvStore::set_aside(const Hash& key, const std::string& reason) {
 Status KvStore::remove(const Hash& key) {
   try {
     require_writable();
-    catalogue_->remove_kv(key);
-    // Under the write lock, so that a put of the same key in another process cannot come in between. Not in one
-    // transaction with the row: whoever is killed here leaves a file without a row, for gc, and not the other way
-    // round.
-    const Transaction no_put(catalogue_->db());
-    return catalogue_->kv(key) ? Status::done() : fs_->remove(path_of(key));
+    // The row first, in a transaction of its own: whoever is killed behind it leaves a file without a row, for gc, and
+    // not the other way round.
+    const bool row_gone = remove_rows([&] { return std::vector<Hash>{key}; }).has_value();
+    // Under the write lock, so that a put of the same key in another process cannot come in between.
+    Transaction transaction(catalogue_->db());
+    if (row_gone && catalogue_->kv(key)) return Status::done();  // one has just been put
+    if (auto s = fs_->remove(path_of(key)); !s) return s;
+    if (!row_gone) catalogue_->remove_kv(key);
+    transaction.commit();
+    return Status::done();
   } catch (const Error& error) {
     return error;
   }
@@ -362,6 +366,21 @@ void KvStore::discard(const Hash& key, const std::string& path) {
 
 // ---- keeping in order
 
+// The number of rows removed in one transaction; `which` is asked under its lock. nullopt: the disk has no room for
+// that, so that files have to go before their rows.
+std::optional<size_t> KvStore::remove_rows(const std::function<std::vector<Hash>()>& which) {
+  Transaction transaction(catalogue_->db());
+  try {
+    const std::vector<Hash> keys = which();
+    for (const Hash& key : keys) catalogue_->remove_kv(key);
+    transaction.commit();
+    return keys.size();
+  } catch (const Error& error) {
+    if (error.code() != Code::kResource) throw;
+    return std::nullopt;
+  }
+}
+
 KvStore::Leftovers KvStore::gc() {
   require_writable();
   Leftovers removed;
@@ -377,14 +396,11 @@ KvStore::Leftovers KvStore::gc() {
     catalogue_->remove_kv(key);
     ++removed.rows;
   };
-  // Under the write lock: a put in another process is wholly before it or wholly after it. Rows first, in a transaction
-  // of their own: stopped in between, it leaves files without rows, and not rows without files.
-  {
-    Transaction transaction(catalogue_->db());
-    for (const Hash& key : catalogue_->orphaned_kv()) take_row(key);
-    transaction.commit();
-  }
+  // Rows first, as remove() does it.
+  removed.rows += remove_rows([&] { return catalogue_->orphaned_kv(); }).value_or(0);
+  // Under the write lock: a put in another process is wholly before it or wholly after it.
   Transaction transaction(catalogue_->db());
+  for (const Hash& key : catalogue_->orphaned_kv()) take_row(key);
   std::set<Hash> kept;
   for (const KvRow& row : catalogue_->all_kv()) {
     if (!fs_->exists(path_of(row.key))) {

@@ -96,6 +96,7 @@ class KvStore {
 
  private:
   Result<std::unique_ptr<KvReader>> open_checked(const KvRow& row, const BlobHeader& wanted);
+  std::optional<size_t> remove_rows(const std::function<std::vector<Hash>()>& which);
   void reconcile(const Hash& key);
   void reconcile(KvRow row);
   std::string why_not_stored(const BlobHeader& wanted);
