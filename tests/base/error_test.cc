@@ -35,10 +35,10 @@ TEST_CASE("error: codes have the exit and HTTP status of the style guide", "[bas
 }
 
 TEST_CASE("error: a failed system call is the input's fault or a lack of resources", "[base]") {
-  for (const int e : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EAGAIN, EBUSY}) {
+  for (const int e : {ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE, EAGAIN, EBUSY, EIO}) {
     CHECK(system_error("cannot write", "f", e).code() == Code::kResource);
   }
-  for (const int e : {ENOENT, EACCES, EPERM, EROFS, EISDIR, EIO}) {
+  for (const int e : {ENOENT, EACCES, EPERM, EROFS, EISDIR}) {
     CHECK(system_error("cannot write", "f", e).code() == Code::kInput);
   }
   const Error e = system_error("cannot open", "some/file", ENOENT);

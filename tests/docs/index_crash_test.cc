@@ -85,7 +85,7 @@ void check_index(int n, const CrashKind& kind) {
 }  // namespace
 
 TEST_CASE("crash: an index run has each file as it was or as it is", "[docs][crash]") {
-  check_index(8, GENERATE(from_range(std::vector<CrashKind>{kErrorOnce, kNoRoom, kKilled, kCutSome})));
+  check_index(8, GENERATE(from_range(kCrashKinds)));
 }
 
 TEST_CASE("crash: an index run of several transactions, by every kind of fault", "[docs][crash][.slow]") {

@@ -536,3 +536,28 @@ TEST_CASE("kv store: a full disk is a resource error, keeps what is stored, and 
   }
   REQUIRE(kv.put(identity.get(), identity.block(1, KvPattern::kRandomBits), KvCodec::kLossless, std::nullopt).ok());
 }
+
+TEST_CASE("kv store: gc makes room on a full disk", "[kv]") {
+  const auto disk = SmallDisk::mount(1 << 20);
+  if (!disk) return;
+  Catalogue catalogue(disk->path() + "/store", Mode::kReadWrite);
+  KvStore kv(catalogue);
+  SampleIdentity identity;
+  identity.shape = {2, 4, 64, KvType::kF16};
+  identity.ids.assign(64, 1);
+  const auto put_orphan = [&](int32_t n) {  // of a chunk that is not there
+    identity.ids[0] = n;
+    return kv.put(identity.get(), identity.block(1, KvPattern::kRandomBits), KvCodec::kLossless, hash_filled(1)).ok();
+  };
+  int32_t n_stored = 0;
+  while (put_orphan(n_stored)) ++n_stored;
+  REQUIRE(n_stored > 2);
+  // The rest of the room goes too.
+  const auto filler = std::move(FileSystem::real().create(disk->path() + "/filler")).or_throw();
+  while (filler->write(std::vector<std::byte>(4096)).ok()) {
+  }
+  const auto removed = kv.gc();
+  CHECK(removed.rows == static_cast<uint64_t>(n_stored));
+  CHECK(removed.files >= static_cast<uint64_t>(n_stored));
+  CHECK(put_orphan(0));
+}
