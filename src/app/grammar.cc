@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "docs/chunker.h"
 #include "kv/kv_store.h"
+#include "kv/remote_url.h"
 
 namespace cento {
 namespace {
@@ -79,6 +80,16 @@ void Grammar::add_common(CommandBuilder& b) {
     if (trim(v.back()).empty() || !is_valid_utf8(v.back())) throw BadValue{"a name is needed"};
     common.collection = v.back();
   });
+  b.value("--remote", "URL", "share stored KV: redis://HOST, rediss://HOST (TLS), redis+unix:///PATH, or a folder", "",
+          [this](const std::vector<std::string>& v) {
+            common.remote = v.back();
+            if (common.remote.empty()) return;
+            try {
+              (void)parse_remote_url(common.remote);
+            } catch (const Error& e) {
+              throw BadValue{e.message() + "; it is one of " + e.hint()};
+            }
+          });
   b.value("--device", "auto|cpu|cuda", "where to compute", "auto",
           to_choice({"auto", "cpu", "cuda"}, [this](const std::string& v) { common.device = v; }));
   b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0",

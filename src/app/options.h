@@ -27,6 +27,7 @@ struct CommonOptions {
   std::string collection = "default";
   std::string device = "auto";
   size_t threads = 0;  // 0: one for each processor
+  std::string remote;  // URL of the remote tier; "": none
   bool json = false, quiet = false, verbose = false, progress = true;
   ColorMode color = ColorMode::kAuto;
 };

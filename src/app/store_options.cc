@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "kv/remote.h"
 
 namespace cento {
 namespace {
@@ -91,7 +92,19 @@ bool store_exists(const std::string& folder) {
   return fs::exists(fs::path(folder) / "catalogue.sqlite", ignored);
 }
 
+std::unique_ptr<RemoteTier> remote_tier(const CommonOptions& common) {
+  if (common.remote.empty()) return nullptr;
+  return open_remote(common.remote, environment_variable("CENTO_REMOTE_PASSWORD").value_or(""));
+}
+
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use) {
+  auto remote = remote_tier(common);
+  auto store = open_local_store(common, use);
+  store->kv.set_remote(std::move(remote));
+  return store;
+}
+
+std::unique_ptr<Store> open_local_store(const CommonOptions& common, StoreUse use) {
   const std::string folder = store_folder(common);
   if (use == StoreUse::kCreate) return std::make_unique<Store>(folder, Db::Mode::kReadWrite);
   // Opened for reading first: that says in the right words that there is none, and makes nothing.

@@ -34,6 +34,10 @@ enum class StoreUse {
 };
 // Throws Error(kInput) when there is no store and `use` needs one, ...
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use);
+// The same without the remote tier.
+std::unique_ptr<Store> open_local_store(const CommonOptions& common, StoreUse use);
+// --remote, with the password of $CENTO_REMOTE_PASSWORD if the URL has none; null without one. Does not connect.
+std::unique_ptr<RemoteTier> remote_tier(const CommonOptions& common);
 
 // A folder that goes when the object goes: for a store that is needed for one command only.
 class ScratchFolder {

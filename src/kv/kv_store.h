@@ -116,6 +116,9 @@ class KvStore {
   // The same for a row of find that only the remote tier has.
   std::optional<KvRow> fetch_row(const KvRow& row, const KvIdentity& wanted, const std::optional<Hash>& chunk_hash);
 
+  // Puts a stored blob into the remote tier if it is not there. Whether it was put. (kv_share.cc)
+  bool offer(const Hash& key);
+
   // Whether a blob of this size can be stored, evicting what may be evicted: of the budget, the folders and the disks.
   Status fits(uint64_t n_bytes);
   static bool is_over_budget(const Error& error);

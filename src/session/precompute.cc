@@ -114,6 +114,7 @@ class Precompute {
     if (const auto row = store_.catalogue().kv(key)) {
       if (auto known = store_.open(identity); known.ok()) {
         if (!options_.codec || row->codec == kv_codec_name(*options_.codec)) {
+          if (!options_.dry_run) (void)store_.offer(key);
           ++report_.present;
           return;
         }

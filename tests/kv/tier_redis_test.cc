@@ -267,10 +267,38 @@ TEST_CASE("redis tier: two stores share their work", "[kv]") {
   CHECK(with_ids == (sealed ? 0 : 1));
   if (!sealed) return;
   CHECK(why_not(c.kv, identity, block) == "not stored");
-  // What is listed is named by the key; a blob under a name that another key would give it is not one of it.
-  const auto listed = c.kv.find(identity.get());
-  for (const KvRow& row : listed) CHECK(!c.kv.open_row(row, identity.get()).ok());
+  CHECK(c.kv.find(identity.get()).empty());  // not even that there is something is told without the key
   for (const auto& key : server->keys("cento:b:*")) CHECK(key.find(kv_key(identity.get()).hex()) == std::string::npos);
+}
+
+TEST_CASE("redis tier: what was stored before there was a remote tier is offered, unless it is damaged", "[kv]") {
+  const auto server = redis();
+  if (!server) return;
+  const TempDir dir;
+  Catalogue catalogue(dir / "store", Mode::kReadWrite);
+  KvStore kv(catalogue);
+  const bool sealed = GENERATE(false, true);
+  if (sealed) kv.set_cipher(cipher(1));
+  SampleIdentity identity, damaged;
+  damaged.ids.push_back(5);
+  const KvBlock block = identity.block(1);
+  REQUIRE(kv.put(identity.get(), block, KvCodec::kLossless, std::nullopt).ok());
+  REQUIRE(kv.put(damaged.get(), damaged.block(1), KvCodec::kLossless, std::nullopt).ok());
+  CHECK(!kv.offer(kv_key(identity.get())));
+  kv.set_remote(open_remote(server->url()));
+  CHECK(kv.offer(kv_key(identity.get())));
+  CHECK(!kv.offer(kv_key(identity.get())));  // it is there
+  CHECK(!kv.offer(hash_filled(3)));          // there is no such thing
+  const std::string path = kv.path_of(kv_key(damaged.get()));
+  std::string bytes = read_all(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_all(path, bytes);
+  CHECK(!kv.offer(kv_key(damaged.get())));
+  Store other(server->url());
+  if (sealed) other.kv.set_cipher(cipher(1));
+  CHECK(why_not(other.kv, identity, block).empty());
+  CHECK(other.kv.find(identity.get()).size() == 1);
+  CHECK(other.kv.find(damaged.get()).empty());
 }
 
 // DESIGN 1: never a wrong reuse, whoever can write to the server.

@@ -233,6 +233,7 @@ std::optional<std::vector<std::string>> FakeServer::command(int fd) {
       if (*c == '\n') break;
       if (*c >= '0' && *c <= '9') line += *c;
     }
+    if (line.empty() || line.size() > 9) return std::nullopt;  // not the Redis protocol
     return std::stoul(line);
   };
   const auto n_words = number();
