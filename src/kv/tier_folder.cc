@@ -74,6 +74,7 @@ bool FolderTier::contains(const Hash& name) {
 
 std::vector<RemoteTier::Listed> FolderTier::find(const Hash& group) {
   const std::string hex = group.hex(), folder = top_ + "/g/" + hex.substr(0, 2) + "/" + hex;
+  if (!there().ok()) return {};
   const auto names = fs_->list(folder);
   if (!names) return {};
   std::vector<Listed> out;
