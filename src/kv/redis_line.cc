@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kPieceBytes = 64 << 10;  // read at once
 constexpr uint64_t kShortBytes = 512;     // status, refusal, number
 constexpr size_t kLengthDigitsMax = 20;   // of 64 bits
+constexpr int64_t kLeftOverMs = 20;       // for the rest of a TLS record of which there is a part
 constexpr size_t kKeptBytes = 1 << 20;    // of the reader's memory, when it is empty
 
 Error nonsense(const char* what) { return {Code::kResource, std::string("not the Redis protocol: ") + what}; }
@@ -157,10 +158,11 @@ Result<std::vector<RedisAnswer>> RedisLine::call(std::span<const RedisCommand> c
 
 bool RedisLine::usable() {
   const std::lock_guard lock(mutex_);
-  if (broken_) return false;
-  if (!waiting_.empty() || !stream_->readable()) return true;
-  (void)give_up({Code::kResource, "the server closed the connection"});  // or said something nobody had asked for
-  return false;
+  // What was asked for and is not wanted any more may still lie there, in front of the end.
+  while (!broken_ && stream_->readable()) {
+    if (auto s = take_in(in_ms(kLeftOverMs)); !s) (void)give_up(s.error());
+  }
+  return !broken_;
 }
 
 // One piece from the stream, and every answer that it completes.
