@@ -65,6 +65,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kHeaderStops
     {"sodium.h", {"src/base/hash.cc", "src/kv/cipher.cc"}},
     {"sentencepiece_processor.h", {"src/model/tokenizer_spm"}},
     {"gumbo.h", {"src/docs/reader_html.cc"}},
+    {"hiredis/", {"src/kv/redis_line.cc"}},
+    {"openssl/", {"src/kv/tls_stream.cc"}},
 };
 
 struct Include {

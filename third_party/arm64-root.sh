@@ -6,7 +6,7 @@
 set -euo pipefail
 root=${1:?usage: third_party/arm64-root.sh FOLDER}
 packages=(libhwy-dev libhwy1 libsodium-dev libsodium23 libsqlite3-dev libzstd-dev libsentencepiece-dev libpcre2-dev
-          nlohmann-json3-dev libcli11-dev libgumbo-dev catch2)
+          nlohmann-json3-dev libcli11-dev libgumbo-dev libhiredis-dev libhiredis0.14 libssl-dev libssl3 catch2)
 
 [ "$(cat "$root/packages" 2> /dev/null || true)" = "${packages[*]}" ] && exit 0
 

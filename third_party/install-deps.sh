@@ -7,8 +7,8 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libcli11-dev libsqlite3-dev libzstd-dev libsentencepiece-dev libpcre2-dev
-       nlohmann-json3-dev libhwy-dev libsodium-dev libgumbo-dev)
-tests=(catch2 clang-format git mandoc python3 python3-pip)
+       nlohmann-json3-dev libhwy-dev libsodium-dev libgumbo-dev libhiredis-dev libssl-dev)
+tests=(catch2 clang-format git mandoc openssl python3 python3-pip redis-server)
 arm=(g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static)
 
 case "${1:---build}" in

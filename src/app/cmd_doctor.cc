@@ -5,6 +5,7 @@
 #include "app/commands.h"
 #include "app/json.h"
 #include "app/store_options.h"
+#include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -65,6 +66,21 @@ Check check_store(const CommonOptions& common) {
   return out;
 }
 
+Check check_remote(const CommonOptions& common) {
+  if (common.remote.empty()) return {"remote", true, "none", ""};
+  try {
+    const auto tier = remote_tier(common);
+    const Stopwatch watch;
+    if (const Status s = tier->check(); !s)
+      return {"remote", false, tier->where() + ": " + s.error().message(),
+              s.error().hint().empty() ? "commands go on without it" : s.error().hint()};
+    const auto ms = static_cast<uint64_t>(watch.ms() + 0.5);
+    return {"remote", true, tier->where() + ", read and written in " + std::to_string(ms) + " ms", ""};
+  } catch (const Error& e) {
+    return {"remote", false, e.message() + (e.where().empty() ? "" : " (" + e.where() + ")"), e.hint()};
+  }
+}
+
 Check check_model(const CommonOptions& common) {
   try {
     const std::string path = resolve_model(common.model);
@@ -81,8 +97,9 @@ Check check_model(const CommonOptions& common) {
 }  // namespace
 
 int cmd_doctor(Run& run, const DoctorCommand&) {
-  const Check checks[] = {check_machine(run.common()), check_target(), check_config(run.options),
-                          check_store(run.common()), check_model(run.common())};
+  const Check checks[] = {check_machine(run.common()), check_target(),
+                          check_config(run.options),   check_store(run.common()),
+                          check_remote(run.common()),  check_model(run.common())};
   bool ok = true;
   Json list = Json::array();
   std::string text;

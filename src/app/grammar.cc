@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "docs/chunker.h"
 #include "kv/kv_store.h"
+#include "kv/remote_url.h"
 
 namespace cento {
 namespace {
@@ -87,6 +88,16 @@ void Grammar::add_common(CommandBuilder& b) {
           to_duration_ms(common.limits.max_age_ms));
   b.value("--key-file", "FILE", "key of an encrypted store: 64 digits 0-9 a-f, or 32 bytes", "",
           to_text(common.key_file));
+  b.value("--remote", "URL", "share stored KV: redis://HOST, rediss://HOST (TLS), redis+unix:///PATH, or a folder", "",
+          [this](const std::vector<std::string>& v) {
+            common.remote = v.back();
+            if (common.remote.empty()) return;
+            try {
+              (void)parse_remote_url(common.remote);
+            } catch (const Error& e) {
+              throw BadValue{e.message() + "; it is one of " + e.hint()};
+            }
+          });
   b.value("--device", "auto|cpu|cuda", "where to compute", "auto",
           to_choice({"auto", "cpu", "cuda"}, [this](const std::string& v) { common.device = v; }));
   b.value("--threads", "N", "threads to compute with; 0: one for each processor", "0",

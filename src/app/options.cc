@@ -7,6 +7,7 @@
 #include "app/config_file.h"
 #include "app/grammar.h"
 #include "base/text.h"
+#include "kv/remote_url.h"
 
 namespace cento {
 namespace {
@@ -227,6 +228,7 @@ class Resolver {
                   topic_text + " --help"};
     }
     setting.value = joined(spec.repeated || values.empty() ? values : std::vector<std::string>{values.back()});
+    if (spec.key == "remote") setting.value = without_password(setting.value);
     return setting;
   }
 

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "kv/remote.h"
 
 namespace cento {
 namespace {
@@ -111,11 +112,23 @@ std::shared_ptr<const StoreCipher> store_cipher(const CommonOptions& common) {
   return std::make_shared<const StoreCipher>(parse_secret_key(*text, "CENTO_KEY"));
 }
 
-std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use) {
+std::unique_ptr<RemoteTier> remote_tier(const CommonOptions& common) {
+  if (common.remote.empty()) return nullptr;
+  return open_remote(common.remote, environment_variable("CENTO_REMOTE_PASSWORD").value_or(""));
+}
+
+std::unique_ptr<Store> open_local_store(const CommonOptions& common, StoreUse use) {
   const auto cipher = store_cipher(common);  // before anything is opened
   auto store = open_locked_store(common, use);
   store->kv.set_cipher(cipher);
   (void)store->kv.set_limits(common.limits);
+  return store;
+}
+
+std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use) {
+  auto remote = remote_tier(common);
+  auto store = open_local_store(common, use);
+  store->kv.set_remote(std::move(remote));
   return store;
 }
 

@@ -34,9 +34,13 @@ enum class StoreUse {
 };
 // Throws Error(kInput) when there is no store and `use` needs one, ...
 std::unique_ptr<Store> open_store(const CommonOptions& common, StoreUse use);
-// The same, but without key and limits: for `cento cache rekey`.
+// The same without the remote tier.
+std::unique_ptr<Store> open_local_store(const CommonOptions& common, StoreUse use);
+// Without key and limits too: for `cento cache rekey`.
 std::unique_ptr<Store> open_locked_store(const CommonOptions& common, StoreUse use);
 
+// --remote, with the password of $CENTO_REMOTE_PASSWORD if the URL has none; null without one. Does not connect.
+std::unique_ptr<RemoteTier> remote_tier(const CommonOptions& common);
 // From --key-file, else from $CENTO_KEY; null if there is neither. Throws Error(kUsage, kInput).
 std::shared_ptr<const StoreCipher> store_cipher(const CommonOptions& common);
 std::shared_ptr<const StoreCipher> cipher_of_file(const std::string& path);

@@ -154,6 +154,23 @@ Result<int64_t> FileSystem::modified_ms(const std::string& path) {
   return int64_t{st.st_mtim.tv_sec} * 1000 + st.st_mtim.tv_nsec / 1'000'000;
 }
 
+Result<unsigned> FileSystem::mode(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return system_error("cannot stat", path, errno);
+  return static_cast<unsigned>(st.st_mode) & 07777u;
+}
+
+Status FileSystem::set_mode(const std::string& path, unsigned mode) {
+  if (::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0)
+    return system_error("cannot set permissions of", path, errno);
+  return Status::done();
+}
+
+Status FileSystem::touch(const std::string& path) {
+  if (::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) return system_error("cannot set the time of", path, errno);
+  return Status::done();
+}
+
 Result<uint64_t> FileSystem::free_bytes(const std::string& path) {
   struct statvfs st {};
   if (::statvfs(path.c_str(), &st) != 0) return system_error("cannot ask for the free space of", path, errno);

@@ -53,6 +53,10 @@ class FileSystem {
   virtual bool exists(const std::string& path) = 0;
   virtual Result<int64_t> modified_ms(const std::string& path);  // Unix time of the last change, as real() sees it
   virtual Result<uint64_t> free_bytes(const std::string& path);  // of its disk, for this process, as real() sees it
+  // As real() does it: permission bits (07777), and the time of the last change set to now.
+  virtual Result<unsigned> mode(const std::string& path);
+  virtual Status set_mode(const std::string& path, unsigned mode);
+  virtual Status touch(const std::string& path);
   static FileSystem& real();
 };
 

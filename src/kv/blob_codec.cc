@@ -131,8 +131,9 @@ Status parse_tables(std::span<const std::byte> bytes, BlobHeader& header, const 
     const BlobFrame frame{get_le<uint64_t>(bytes, at), get_le<uint64_t>(bytes, at + 8),
                           get_le<uint64_t>(bytes, at + 16), get_le<uint32_t>(bytes, at + 24)};
     const auto next = checked_add(frame.offset, frame.stored_bytes);
-    const bool plausible =
-        frame.stored_bytes <= header.file_bytes && div_up(frame.raw_bytes, blob::kExpansionMax) <= frame.stored_bytes;
+    const bool plausible = frame.stored_bytes <= header.file_bytes &&
+                           frame.stored_bytes <= 2 * frame.raw_bytes + blob::kFrameExtraBytesMax &&
+                           div_up(frame.raw_bytes, blob::kExpansionMax) <= frame.stored_bytes;
     if (frame.offset != end || !next || frame.raw_bytes != raw_bytes || !plausible) {
       return Error{Code::kInput, "damaged frame table: entry " + std::to_string(i), where};
     }

@@ -53,6 +53,9 @@ inline constexpr uint64_t kFrameRawBytesMax = uint64_t{1} << 31;
 // zstd's densest block gives 128 KiB for 4 bytes (RFC 8878, 3.1.1.2), and a code of one byte is two raw ones, so a
 // frame that claims more raw bytes than this times its stored bytes is false.
 inline constexpr uint64_t kExpansionMax = 65536;
+// No codec makes a frame longer than what goes in, but for some tables: one that claims more than twice that and this
+// is false. It is what a reader allocates before the first byte has come, and "the file" may be another machine's word.
+inline constexpr uint64_t kFrameExtraBytesMax = 4096;
 
 // The one order of values so far: as in memory, [T, Hkv, D]. A lossless frame holds one plane for each byte of a value,
 // the most significant byte first. Measured on the KV of two small models (256 tokens, fp16, zstd level 1), per cent of

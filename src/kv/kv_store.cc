@@ -56,7 +56,7 @@ std::vector<KvRow> KvStore::find(const KvIdentity& wanted) {
   if (!remote_) return rows;
   std::vector<Hash> known;
   for (const KvRow& row : rows) known.push_back(name_of(row.key));
-  for (const RemoteTier::Listed& listed : remote_->find(group_of(header))) {
+  for (const RemoteTier::Listed& listed : remote_->find(name_of(group_of(header)))) {
     if (std::find(known.begin(), known.end(), listed.name) != known.end()) continue;
     KvRow row;
     row.kind = listed.kind;
@@ -264,7 +264,7 @@ void KvStore::share(const BlobHeader& header, const Packed& packed, double cost_
   }
   if (!remote_) return;
   Status s = remote_->put(name, view);
-  if (s.ok()) s = remote_->list(group_of(header), {name, header.kind});
+  if (s.ok()) s = remote_->list(name_of(group_of(header)), {name, header.kind});
   if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
 }
 

@@ -118,6 +118,9 @@ class KvStore {
 
   // What it would take in the store; nothing is stored.
   Result<uint64_t> packed_bytes(const KvIdentity& identity, const KvBlock& block, KvCodec codec) const;
+  // Puts a stored blob into the remote tier if it is not there. Whether it was put. (kv_share.cc)
+  bool offer(const Hash& key);
+
   // Whether a blob of this size can be stored, evicting what may be evicted: of the budget, the folders and the disks.
   Status fits(uint64_t n_bytes);
   static bool is_over_budget(const Error& error);

@@ -67,6 +67,7 @@ class RemoteTier : public Tier {
   // name blobs that are gone. At most kListedMax.
   virtual std::vector<Listed> find(const Hash& group) = 0;
   virtual Status list(const Hash& group, const Listed& item) = 0;
+  virtual Status check() { return Status::done(); }  // whether it can be read and written now
   static constexpr size_t kListedMax = 64;
 };
 

@@ -122,11 +122,13 @@ class Precompute {
     const Hash key = kv_key(identity);
     if (auto known = store_.open(identity); known.ok()) {
       const auto row = store_.catalogue().kv(key);  // after the open, which corrects what it says of the codec
-      if (!row || !options_.codec || row->codec == kv_codec_name(*options_.codec)) {
+      if (row && (!options_.codec || row->codec == kv_codec_name(*options_.codec))) {
+        if (!options_.dry_run) (void)store_.offer(key);
         ++report_.present;
         return;
       }
-      if (!options_.dry_run && recode(**known, *row, identity)) return;
+      // Without a row the remote tier has it: it is fetched below.
+      if (row && !options_.dry_run && recode(**known, *row, identity)) return;
     }
     const uint64_t foretold = foretold_bytes(ids.size());
     if (options_.dry_run) {

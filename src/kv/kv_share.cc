@@ -1,0 +1,34 @@
+// What was stored before there was a remote tier goes there too.
+#include <new>
+
+#include "base/log.h"
+#include "kv/blob_identity.h"
+#include "kv/bytes_file.h"
+#include "kv/kv_store.h"
+#include "kv/kv_store_impl.h"
+
+namespace cento {
+
+bool KvStore::offer(const Hash& key) {
+  if (!remote_ || !locked_.empty()) return false;
+  try {
+    const Hash name = name_of(key);
+    if (remote_->contains(name)) return false;
+    auto plain = read_blob(key);  // checked in full: damage is not handed on
+    if (!plain) return false;
+    const auto header = read_blob_header(BytesFile(*plain), "");
+    if (!header) return false;
+    const Packed packed = pack(std::move(*plain));
+    Status s = remote_->put(name, {packed.bytes, packed.parts});
+    if (s.ok()) s = remote_->list(name_of(group_of(*header)), {name, header->kind});
+    if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
+    return s.ok();
+  } catch (const Error& error) {
+    log_debug("stored KV is not shared: " + error.message());
+  } catch (const std::bad_alloc&) {
+    log_debug("stored KV is not shared: not enough memory");
+  }
+  return false;
+}
+
+}  // namespace cento
