@@ -303,9 +303,12 @@ double Catalogue::eviction_floor() {
 }
 
 void Catalogue::raise_eviction_floor(const Hash& evicted) {
-  Stmt s = db_.prepare("SELECT priority FROM kv_blobs WHERE key=?");
-  if (!s.bind_hash(1, evicted).step()) return;
-  const double priority = s.number(0);
+  double priority = 0;
+  {  // its end lets go of what it reads: a write beside a read of old state is refused
+    Stmt s = db_.prepare("SELECT priority FROM kv_blobs WHERE key=?");
+    if (!s.bind_hash(1, evicted).step()) return;
+    priority = s.number(0);
+  }
   if (!(priority > eviction_floor())) return;
   std::array<char, 40> text{};
   std::snprintf(text.data(), text.size(), "%.17g", priority);

@@ -110,7 +110,8 @@ Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const KvRow& row,
   const std::string path = on_disk ? disk_.find(name) : std::string("in ") + tier.name();
   auto file = tier.open(name);
   if (!file) {
-    if (on_disk && file.error().code() == Code::kInput) forget(key);  // it is nowhere, and no folder is away
+    // It is nowhere, and no folder is away.
+    if (on_disk && path.empty() && file.error().code() == Code::kInput) forget(key);
     return file.error();
   }
   const auto damaged = [&](const std::string& reason) {

@@ -542,6 +542,7 @@ TEST_CASE("kv store: gc makes room on a full disk", "[kv]") {
   if (!disk) return;
   Catalogue catalogue(disk->path() + "/store", Mode::kReadWrite);
   KvStore kv(catalogue);
+  kv.disk().set_free_bytes_min(0);
   SampleIdentity identity;
   identity.shape = {2, 4, 64, KvType::kF16};
   identity.ids.assign(64, 1);
