@@ -271,17 +271,14 @@ void Catalogue::remove_kv(const Hash& key) {
 // it cannot write it leaves out.
 void Catalogue::touch_kv(const Hash& key) {
   if (db_.read_only()) return;
-  const NoWaiting no_waiting(db_);
-  try {
+  (void)without_waiting([&] {
     const auto row = kv(key);
     if (!row) return;
     Stmt s = db_.prepare("UPDATE kv_blobs SET last_used_ms=?, hits=hits+1, priority=? WHERE key=?");
     s.bind(1, clock_->unix_ms());
     s.bind(2, eviction_priority(eviction_floor(), {row->n_bytes, row->cost_ms, row->hits + 1}));
     s.bind_hash(3, key).run();
-  } catch (const Error& error) {
-    if (error.code() != Code::kResource || db_.in_transaction()) throw;
-  }
+  });
 }
 
 KvTotals Catalogue::kv_totals(std::optional<int64_t> folder) {
@@ -403,12 +400,17 @@ void Catalogue::set_setting(const std::string& key, const std::string& value) {
 }
 
 void Catalogue::note_setting(const std::string& key, const std::string& value) {
-  if (db_.read_only()) return;
+  if (!db_.read_only()) (void)without_waiting([&] { set_setting(key, value); });
+}
+
+bool Catalogue::without_waiting(const std::function<void()>& write) {
   const NoWaiting no_waiting(db_);
   try {
-    set_setting(key, value);
+    write();
+    return true;
   } catch (const Error& error) {
     if (error.code() != Code::kResource || db_.in_transaction()) throw;
+    return false;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,6 +100,9 @@ class Catalogue {
   std::optional<std::string> setting(const std::string& key);
   void set_setting(const std::string& key, const std::string& value);
   void note_setting(const std::string& key, const std::string& value);  // as touch_kv: a statistic, waits for nobody
+  // Runs it without waiting for other processes, nor (outside a transaction) for the disk: for what may be left out.
+  // False: it was, the store being busy or the disk full.
+  bool without_waiting(const std::function<void()>& write);
   void remove_setting(const std::string& key);
 
  private:

@@ -1,5 +1,6 @@
 #include "session/identify.h"
 
+#include "base/log.h"
 #include "model/fingerprint.h"
 
 namespace cento {
@@ -30,14 +31,23 @@ std::optional<Hash> known_fingerprint(const MappedFile& file, Catalogue& catalog
   return found;
 }
 
+void note_now(LoadedModel& model, Catalogue& catalogue, bool settled) {
+  const MappedFile& file = model.file().file();
+  const KvShape shape{model.config().n_layers, model.config().n_kv_heads, model.config().head_dim, model.kv_type()};
+  catalogue.put_model(model.fingerprint(), model.name(), model.config().architecture,
+                      2 * shape.n_layers * shape.side_bytes(1));
+  // Last: a run that knows it asks no further.
+  if (settled) catalogue.remember_model({file.stamp(), file.ctime_ns(), model.fingerprint(), model_sample(file)});
+}
+
 }  // namespace
 
-void identify(LoadedModel& model, Catalogue* catalogue) {
+void identify(LoadedModel& model, Catalogue* catalogue, NoteModel note) {
   if (catalogue == nullptr) return;
   const MappedFile& file = model.file().file();
   const auto known = known_fingerprint(file, *catalogue);
   if (known) model.set_fingerprint(*known);
-  const Hash& fingerprint = model.fingerprint();
+  (void)model.fingerprint();  // hashed now, if it was not known
   if (catalogue->db().read_only()) return;
   const int64_t now_ns = catalogue->clock().unix_ms() * 1'000'000;
   const bool settled = file.ctime_ns() < now_ns - kTickNs;
@@ -46,11 +56,12 @@ void identify(LoadedModel& model, Catalogue* catalogue) {
       if (m.stamp == file.stamp()) return;
     }
   }
-  const KvShape shape{model.config().n_layers, model.config().n_kv_heads, model.config().head_dim, model.kv_type()};
-  catalogue->put_model(fingerprint, model.name(), model.config().architecture,
-                       2 * shape.n_layers * shape.side_bytes(1));
-  // Last: a run that knows it asks no further.
-  if (settled) catalogue->remember_model({file.stamp(), file.ctime_ns(), fingerprint, model_sample(file)});
+  const auto write = [&] { note_now(model, *catalogue, settled); };
+  if (note == NoteModel::kNow) {
+    write();
+  } else if (!catalogue->without_waiting(write)) {
+    log_debug("the model is not noted: the store is busy");
+  }
 }
 
 }  // namespace cento

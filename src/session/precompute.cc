@@ -48,7 +48,7 @@ class Precompute {
     store_.protect_since(store_.catalogue().clock().unix_ms());
     if (const std::string why = not_for_codec(codec(), engine_.shape().type); !why.empty())
       throw Error{Code::kUsage, why, "--codec", "or leave out --precision f32"};
-    identify(engine_.model(), &store_.catalogue());
+    identify(engine_.model(), &store_.catalogue(), NoteModel::kNow);
     speed_ = read_speed(engine_, &store_.catalogue());
     contexts_.emplace(docs_, collection_id_, layout_);
     if (!options_.dry_run) {

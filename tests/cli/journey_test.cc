@@ -52,7 +52,7 @@ TEST_CASE("cli: index, precompute and query, each the second time with nothing l
   CHECK((foretold["chunks"]["wanted"] == chunks && foretold["chunks"]["made"] == 0));
   const Json made = box.json({"precompute", "--json"});
   CHECK(has_all(made, {"model", "chunks", "tokens", "bytes", "bytes_per_token", "seconds", "tokens_per_second"}));
-  CHECK(keys(made["chunks"]) == Keys{"wanted", "present", "made", "skipped", "evicted", "recoded"});
+  CHECK(keys(made["chunks"]) == Keys{"wanted", "present", "made", "skipped", "evicted", "recoded", "fetched"});
   CHECK((made["chunks"]["made"] == chunks && made["chunks"]["present"] == 0));
   CHECK(made["bytes"].get<int>() > 0);
   const Json nothing = box.json({"precompute", "--json"});
@@ -159,7 +159,7 @@ TEST_CASE("cli: cache status, list, verify, rm and trim", "[cli]") {
   REQUIRE(box.run({"index", "docs"}).status == 0);
   REQUIRE(box.run({"precompute", "-q"}).status == 0);
   const Json status = box.json({"cache", "status", "--json"});
-  CHECK(keys(status) == Keys{"store", "schema", "kv", "models", "collections"});
+  CHECK(keys(status) == Keys{"store", "schema", "encrypted", "kv", "stored", "tiers", "models", "collections"});
   CHECK(status["models"].size() == 1);
   CHECK(status["models"][0]["name"] == "tiny");
   CHECK(status["collections"][0]["sources"] == 3);
@@ -167,7 +167,8 @@ TEST_CASE("cli: cache status, list, verify, rm and trim", "[cli]") {
   CHECK(status["kv"]["blobs"] == blobs.size());
   REQUIRE(blobs.size() >= 3);
   CHECK(has_all(blobs[0], {"id", "kind", "model", "tokens", "bytes", "codec", "created", "last_used", "hits"}));
-  CHECK(box.json({"cache", "verify", "--json"}) == Json({{"blobs", blobs.size()}, {"bad", Json::array()}}));
+  CHECK(box.json({"cache", "verify", "--json"}) ==
+        Json({{"blobs", blobs.size()}, {"bytes", status["kv"]["bytes"]}, {"bad", Json::array()}}));
 
   std::string id;
   for (const auto& blob : blobs) {

@@ -205,8 +205,8 @@ TEST_CASE("kv store: a store that holds open KV takes no key but by rekey", "[kv
 
 TEST_CASE("kv store: a rekey that is stopped after any blob goes on, and nothing is lost", "[kv]") {
   constexpr int32_t kBlobs = 4;
-  const char from_key = GENERATE('0', '1'), to_key = GENERATE('0', '2');  // '0': not encrypted
-  if (from_key == to_key) return;
+  const std::string keys = GENERATE("02", "10", "12");  // '0': not encrypted
+  const char from_key = keys[0], to_key = keys[1];
   const auto cipher = [](char c) { return c == '0' ? nullptr : shared_cipher(c); };
   for (int stop_after = 0; stop_after <= kBlobs; ++stop_after) {
     CAPTURE(from_key, to_key, stop_after);

@@ -103,20 +103,29 @@ TEST_CASE("damage: a file that changes under its reader gives the right data or 
   const auto size = std::filesystem::file_size(path);
   bool may_fail = true;
   SECTION("removed") {
-    std::filesystem::remove(path);
+    REQUIRE(std::filesystem::remove(path));
     may_fail = false;
   }
   SECTION("another file put in its place") {
-    std::filesystem::copy_file(other_path, path + ".new");
+    REQUIRE(std::filesystem::copy_file(other_path, path + ".new"));
     std::filesystem::rename(path + ".new", path);
     may_fail = false;
   }
   SECTION("its bytes overwritten by another blob's") {
-    std::filesystem::copy_file(other_path, path, std::filesystem::copy_options::overwrite_existing);
+    REQUIRE(std::filesystem::copy_file(other_path, path, std::filesystem::copy_options::overwrite_existing));
   }
-  SECTION("cut to its header") { std::filesystem::resize_file(path, 300); }
-  SECTION("cut by a byte") { std::filesystem::resize_file(path, size - 1); }
-  SECTION("emptied") { std::filesystem::resize_file(path, 0); }
+  SECTION("cut to its header") {
+    REQUIRE(size > 300);
+    std::filesystem::resize_file(path, 300);
+  }
+  SECTION("cut by a byte") {
+    REQUIRE(size > 300);
+    std::filesystem::resize_file(path, size - 1);
+  }
+  SECTION("emptied") {
+    REQUIRE(size > 300);
+    std::filesystem::resize_file(path, 0);
+  }
   const Status s = reader->read_layer(1, out.k(1), out.v(1));
   if (s.ok()) {
     CHECK(std::ranges::equal(out.k(1), right.k(1)));
@@ -141,7 +150,7 @@ TEST_CASE("damage: what is no file in a blob's place is a miss", "[kv][crash]") 
   const SampleIdentity mine = numbered(1);
   const std::string path = kv.path_of(put(kv, mine, 1).key);
   std::filesystem::remove(path);
-  SECTION("a folder") { std::filesystem::create_directory(path); }
+  SECTION("a folder") { REQUIRE(std::filesystem::create_directory(path)); }
   SECTION("a fifo, which must not block") { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }
   SECTION("a link to nothing") { REQUIRE(::symlink("/nonexistent", path.c_str()) == 0); }
   SECTION("a link to itself") { REQUIRE(::symlink(path.c_str(), path.c_str()) == 0); }
