@@ -11,13 +11,27 @@ void append(std::vector<int32_t>& context, const std::vector<int32_t>& passage) 
   context.insert(context.end(), passage.end() - static_cast<ptrdiff_t>(used_of(passage)), passage.end());
 }
 
+// Whether no chunk that begins within kLandmarkReach tokens of this one has a smaller draw. `to_end[i]`: tokens from
+// the beginning of chunk i on.
+bool is_landmark(const std::vector<OwnChunk>& own, const std::vector<size_t>& to_end, size_t i) {
+  for (size_t j = i; j-- > 0 && to_end[j] - to_end[i] <= kLandmarkReach;) {
+    if (own[j].draw <= own[i].draw) return false;
+  }
+  for (size_t j = i + 1; j < own.size() && to_end[i] - to_end[j] <= kLandmarkReach; ++j) {
+    if (own[j].draw < own[i].draw) return false;
+  }
+  return true;
+}
+
 // Index of the chunk that `own` is used from on.
 size_t first_used(const std::vector<OwnChunk>& own, size_t own_tokens_max) {
-  size_t best = own.size(), n_tokens = 0;
+  std::vector<size_t> to_end(own.size());
+  for (size_t i = own.size(), n = 0; i-- > 0;) to_end[i] = n += used_of(own[i].ids);
+  size_t best = own.size();
   for (size_t i = own.size(); i-- > 0;) {
-    n_tokens += used_of(own[i].ids);
-    if (n_tokens < kStandInTokens) continue;
-    if (best < own.size() && n_tokens >= own_tokens_max) break;
+    if (to_end[i] < kStandInTokens) continue;
+    if (best < own.size() && to_end[i] >= own_tokens_max) break;
+    if (is_landmark(own, to_end, i)) return i;
     if (best == own.size() || own[i].draw < own[best].draw) best = i;
   }
   return best;

@@ -73,7 +73,7 @@ std::vector<int32_t> CollectionContexts::context_of(const DocStore::ChunkInOrder
   std::vector<OwnChunk> own;
   const std::vector<ChunkRow> before = docs_->preceding(place.source_id, place.seq, kPrecedingChunks);
   size_t n_tokens = 0, n_seen = 0;
-  for (; n_seen < before.size() && n_tokens < own_max; ++n_seen) {  // nearest first
+  for (; n_seen < before.size() && n_tokens < own_max + kLandmarkReach; ++n_seen) {  // nearest first
     const ChunkRow& row = before[n_seen];
     if (row.id == place.chunk_id) continue;  // the same text twice in one document
     uint64_t draw = 0;

@@ -112,19 +112,24 @@ TEST_CASE("stand_in_context: own preceding chunks behind the beginning of the pa
   CHECK(stand_in_context({{a, 1}}, true, {huge}).size() == kStandInPassageMax + a.size());
 }
 
-TEST_CASE("stand_in_context: far from the start it begins at the smallest draw that leaves enough", "[blend]") {
-  std::vector<OwnChunk> own;  // 12 of 200 tokens: own text of 800 to 2,000 is allowed, chunks 2 to 8
-  for (int32_t i = 0; i < 12; ++i) own.push_back({part(200, 1000 * i), static_cast<uint64_t>(100 + i)});
+TEST_CASE("stand_in_context: far from the start it begins at the nearest landmark that leaves enough", "[blend]") {
+  // 14 of 200 tokens: own text of 800 to 2,000 is allowed, chunks 4 to 10; a landmark has the smallest draw of itself
+  // and one neighbour on each side.
+  std::vector<OwnChunk> own;
+  for (int32_t i = 0; i < 14; ++i) own.push_back({part(200, 1000 * i), static_cast<uint64_t>(100 + i)});
   const auto begins_at = [&] { return stand_in_context(own, false, {part(900, 0)}).front() / 1000; };
-  CHECK(begins_at() == 2);
-  own[8].draw = 1;
+  CHECK(begins_at() == 4);  // draws only rise: no landmark, the smallest of those that may be
+  own[6].draw = 50;
+  CHECK(begins_at() == 6);
+  own[9].draw = 60;  // nearer, if not as small
+  CHECK(begins_at() == 9);
+  own[8].draw = 55;  // its neighbour is smaller
   CHECK(begins_at() == 8);
-  own[9].draw = 0;  // would leave 600
-  own[1].draw = 0;  // 2,200
+  own[12].draw = 0;  // would leave 400
+  own[2].draw = 0;   // 2,400
   CHECK(begins_at() == 8);
-  CHECK(stand_in_context(own, false, {}).size() == 800);
+  CHECK(stand_in_context(own, false, {}).size() == 1200);
   // A model without room: the shortest.
-  own[2].draw = 0;
   CHECK(stand_in_context(own, false, {}, kStandInTokens).size() == 800);
 }
 
@@ -147,7 +152,7 @@ TEST_CASE("stand_in_context: of chunks in order, most contexts go on where the o
     before.insert(before.end(), all.back().ids.begin(), all.back().ids.end());
   }
   // Each of them on its own would be at least 700 / 160 + 1 = 5.4 times its own tokens.
-  CHECK(n_fresh < 3 * n_chunk);
+  CHECK(n_fresh < 2.2 * static_cast<double>(n_chunk));
 }
 
 TEST_CASE("stand_in_context: an edit changes the contexts of the chunks near it alone", "[blend]") {
@@ -160,7 +165,8 @@ TEST_CASE("stand_in_context: an edit changes the contexts of the chunks near it 
     return stand_in_context({all.begin(), all.begin() + static_cast<ptrdiff_t>(n)}, true, {part(700, 5)});
   };
   for (size_t n = 0; n <= 10; ++n) CHECK(at(one, n) == at(other, n));
-  for (size_t n = 11 + kOwnTokensMax / 90 + 1; n < one.size(); ++n) CHECK(at(one, n) == at(other, n));
+  for (size_t n = 11 + (kOwnTokensMax + 2 * kLandmarkReach) / 90 + 1; n < one.size(); ++n)
+    CHECK(at(one, n) == at(other, n));
 }
 
 TEST_CASE("layer_budgets: one ratio a layer, never rising again", "[blend]") {
