@@ -152,7 +152,7 @@ void Grammar::add_precompute(CommandBuilder& program) {
   PrecomputeOptions& o = precompute.options;
   b.flag("--dry-run", "say what would be done, store nothing", o.dry_run);
   b.value("--codec", "lossless|int8|k8v4|int4|raw",
-          "how KV is packed on disk; KV that is there with another codec is replaced", "lossless; what is there stays",
+          "how KV is packed on disk; KV that is there with another codec is replaced", "int8; what is there stays",
           to_choice({"lossless", "int8", "k8v4", "int4", "raw"},
                     [&o](const std::string& v) { o.codec = *find_kv_codec(v); }));
   b.value(

@@ -1,6 +1,7 @@
 // A stored KV read from its file.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ class BlobReader final : public KvReader {
   uint64_t bytes_read() const override { return bytes_read_; }
   Cost cost() const override { return cost_; }
   const char* from() const override { return from_; }
+  bool lossy() const override { return std::any_of(header_.codecs.begin(), header_.codecs.end(), is_lossy); }
   const BlobHeader& header() const { return header_; }
 
  private:

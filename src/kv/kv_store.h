@@ -57,6 +57,7 @@ class KvReader {
   };
   virtual Cost cost() const { return {}; }
   virtual const char* from() const { return "ram"; }  // the tier
+  virtual bool lossy() const { return false; }        // not every value is what was computed
 };
 
 struct StoreLimits {

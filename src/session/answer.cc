@@ -182,7 +182,7 @@ PromptChunk Answerer::Impl::lookup(const std::vector<int32_t>& prefix, FoundChun
       continue;
     }
     chunk.kv = std::move(reader).value();
-    chunk.exact_behind_prefix = kv_row.kind == KvKind::kChunkPrefix;
+    chunk.exact_behind_prefix = kv_row.kind == KvKind::kChunkPrefix && !chunk.kv->lossy();
     chunk.report.from = chunk.kv->from();
     if (kv_row.remote_name && may_write()) chunk.keep_remote = {kv_row, found.hash};
     chunk.report.reason.clear();
@@ -229,7 +229,6 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
     chunk.report = {kv_ids_hash(chunk.ids).short_hex(), "", chunk.ids.size(), "computed", "not asked for"};
     if (wanted && !chunk.ids.empty()) {
       const KvIdentity identity = identity_of(engine, kind, layout.prefix(), context, chunk.ids);
-      chunk.exact_behind_prefix = kind == KvKind::kChunkPrefix;
       if (file.keep && store != nullptr) {
         if (auto reader = store->open(identity); reader.ok()) chunk.kv = std::move(reader).value();
       }
@@ -245,6 +244,7 @@ bool Answerer::Impl::fill_prompt_chunks(const PromptLayout& layout, const Prompt
         }
         answer.timings.precompute_ms += watch.ms();
       }
+      chunk.exact_behind_prefix = kind == KvKind::kChunkPrefix && !chunk.kv->lossy();
       chunk.report.from = chunk.kv->from();
       chunk.report.reason.clear();
     }

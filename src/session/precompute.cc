@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -23,6 +24,12 @@ namespace {
 // What a dry run computes to learn what KV weighs: so many chunks, or fewer where that takes longer than this.
 constexpr size_t kSamples = 4;
 constexpr double kSampleMsMax = 15'000;
+
+// What KV packed with one codec weighs, without what does not depend on its tokens.
+struct Weight {
+  bool known = false;  // asked for before
+  uint64_t n_tokens = 0, n_bytes = 0;
+};
 
 class Precompute {
  public:
@@ -46,7 +53,7 @@ class Precompute {
     report_.model = engine_.model().name();
     // A store that is full makes room from what was there before, not from what this run has made or found.
     store_.protect_since(store_.catalogue().clock().unix_ms());
-    if (const std::string why = not_for_codec(codec(), engine_.shape().type); !why.empty())
+    if (const std::string why = not_for_codec(codec(KvKind::kChunkStandIn), engine_.shape().type); !why.empty())
       throw Error{Code::kUsage, why, "--codec", "or leave out --precision f32"};
     identify(engine_.model(), &store_.catalogue(), NoteModel::kNow);
     speed_ = read_speed(engine_, &store_.catalogue());
@@ -130,7 +137,7 @@ class Precompute {
       // Without a row the remote tier has it: it is fetched below.
       if (row && !options_.dry_run && recode(**known, *row, identity)) return;
     }
-    const uint64_t foretold = foretold_bytes(ids.size());
+    const uint64_t foretold = foretold_bytes(ids.size(), kind);
     if (options_.dry_run) {
       report_.tokens += ids.size();
       report_.bytes += foretold;
@@ -163,7 +170,7 @@ class Precompute {
     const double n = static_cast<double>(computed->rows_computed),
                  end = static_cast<double>(context.size() + ids.size());
     speed_.observe_compute(n, n * (end - n / 2), watch.ms());
-    const auto row = store_.put(identity, computed->block, codec(), chunk->hash, watch.ms());
+    const auto row = store_.put(identity, computed->block, codec(kind), chunk->hash, watch.ms());
     if (!row.ok()) {
       if (!KvStore::is_over_budget(row.error())) throw row.error();
       skip(place, row.error().message());
@@ -172,12 +179,15 @@ class Precompute {
     ++report_.made;
     report_.tokens += row->n_tokens;
     report_.bytes += row->n_bytes;
+    weigh(row->n_tokens, row->n_bytes, weights_[codec(kind)]);
     drop_stale(identity, key, kind);
   }
 
-  KvCodec codec() const {
+  // Right behind the prefix KV is exact for a prompt that the chunk leads; it stays so unless a codec is named.
+  KvCodec codec(KvKind kind) const {
     if (options_.codec) return *options_.codec;
-    return engine_.shape().type == KvType::kF16 ? kDefaultCodec : KvCodec::kLossless;
+    const bool lossy = kind == KvKind::kChunkStandIn && engine_.shape().type == KvType::kF16;
+    return lossy ? kDefaultCodec : KvCodec::kLossless;
   }
 
   // Packs what is stored anew with the codec asked for. False: it is lossy, or damaged, and has to be computed.
@@ -191,7 +201,7 @@ class Precompute {
         return false;
       }
     }
-    const KvRow written = std::move(store_.put(identity, block, codec(), row.chunk_hash)).or_throw();
+    const KvRow written = std::move(store_.put(identity, block, codec(row.kind), row.chunk_hash)).or_throw();
     ++report_.present;
     ++report_.recoded;
     report_.recoded_bytes += written.n_bytes;
@@ -207,58 +217,53 @@ class Precompute {
     }
   }
 
-  // From what this model's stored KV of this codec weighs so far, this run's own before that of others; before there is
-  // any, a dry run computes a few chunks, others go by what codecs do to the KV of other models (docs/STORE.md).
-  uint64_t foretold_bytes(size_t tokens) {
-    if (report_.made > 0)
-      return bytes_for(tokens, static_cast<double>(report_.bytes - std::min(report_.bytes, report_.made * overhead())) /
-                                   static_cast<double>(report_.tokens));
-    if (!bytes_per_token_) bytes_per_token_ = known_bytes_per_token();
-    if (!bytes_per_token_ && options_.dry_run) bytes_per_token_ = sampled_bytes_per_token();
-    if (!bytes_per_token_) {
-      const double raw = static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
-      bytes_per_token_ = raw * kv_codec_share(codec());
+  // From what this model's stored KV of this codec weighs so far; before there is any, a dry run computes a few chunks,
+  // others go by what codecs do to the KV of other models (docs/STORE.md) until they have stored some.
+  uint64_t foretold_bytes(size_t tokens, KvKind kind) {
+    Weight& w = weights_[codec(kind)];
+    if (!w.known) {
+      w.known = true;
+      weigh_stored(codec(kind), w);
+      if (w.n_tokens == 0 && options_.dry_run) weigh_samples(kind, w);
     }
-    return bytes_for(tokens, *bytes_per_token_);
+    const double raw = static_cast<double>(2 * engine_.shape().n_layers * engine_.shape().side_bytes(1));
+    return bytes_for(tokens, w.n_tokens > 0 ? static_cast<double>(w.n_bytes) / static_cast<double>(w.n_tokens)
+                                            : raw * kv_codec_share(codec(kind)));
   }
 
   uint64_t bytes_for(size_t tokens, double bytes_per_token) const {
     return overhead() + static_cast<uint64_t>(std::ceil(bytes_per_token * static_cast<double>(tokens)));
   }
 
-  std::optional<double> known_bytes_per_token() {
-    uint64_t n_tokens = 0, n_bytes = 0;
-    for (const KvRow& row : store_.catalogue().all_kv()) {
-      if (row.fingerprint != engine_.model().fingerprint() || row.kind == KvKind::kPrefix) continue;
-      if (row.codec != kv_codec_name(codec())) continue;
-      n_tokens += row.n_tokens;
-      n_bytes += row.n_bytes - std::min(row.n_bytes, overhead());
-    }
-    if (n_tokens == 0) return std::nullopt;
-    return static_cast<double>(n_bytes) / static_cast<double>(n_tokens);
+  void weigh(uint64_t n_tokens, uint64_t n_bytes, Weight& w) const {
+    w.n_tokens += n_tokens;
+    w.n_bytes += n_bytes - std::min(n_bytes, overhead());
   }
 
-  // Of chunks from all over the collection, computed as they will be.
-  std::optional<double> sampled_bytes_per_token() {
+  void weigh_stored(KvCodec codec, Weight& w) {
+    for (const KvRow& row : store_.catalogue().all_kv()) {
+      if (row.fingerprint == engine_.model().fingerprint() && row.kind != KvKind::kPrefix &&
+          row.codec == kv_codec_name(codec))
+        weigh(row.n_tokens, row.n_bytes, w);
+    }
+  }
+
+  // Chunks from all over the collection, computed as they will be.
+  void weigh_samples(KvKind kind, Weight& w) {
     const Stopwatch watch;
     const auto& order = contexts_->order();
     const size_t n_samples = std::min(order.size(), kSamples);
-    uint64_t n_tokens = 0, n_bytes = 0;
     for (size_t i = 0; i < n_samples && (i == 0 || watch.ms() < kSampleMsMax); ++i) {
       const auto& place = order[(2 * i + 1) * order.size() / (2 * n_samples)];
       const std::vector<int32_t>& ids = contexts_->ids_of(place.chunk_id);
-      const auto [kind, context] = context_of(place, options_.context != ContextKind::kPrefix);
+      const auto [own_kind, context] = context_of(place, kind == KvKind::kChunkStandIn);
       if (ids.empty() || context.size() + ids.size() > engine_.model().config().context_max) continue;
       const auto computed = compute_kv(engine_, context, ids, hooks_.stop);
       if (!computed) break;
-      const auto packed =
-          store_.packed_bytes(identity_of(engine_, kind, layout_.prefix(), context, ids), computed->block, codec());
-      if (!packed.ok()) continue;
-      n_tokens += ids.size();
-      n_bytes += *packed - std::min(*packed, overhead());
+      const auto packed = store_.packed_bytes(identity_of(engine_, own_kind, layout_.prefix(), context, ids),
+                                              computed->block, codec(kind));
+      if (packed.ok()) weigh(ids.size(), *packed, w);
     }
-    if (n_tokens == 0) return std::nullopt;
-    return static_cast<double>(n_bytes) / static_cast<double>(n_tokens);
   }
 
   // Bytes of a blob that do not depend on its tokens.
@@ -281,7 +286,7 @@ class Precompute {
   PromptLayout layout_;
   int64_t collection_id_ = 0;
   std::optional<CollectionContexts> contexts_;
-  std::optional<double> bytes_per_token_;
+  std::map<KvCodec, Weight> weights_;
   SpeedRecord speed_;
   PrecomputeReport report_;
 };

@@ -116,10 +116,10 @@ TEST_CASE("cli: cache status tells what lies where", "[cli]") {
   CHECK(status["stored"][0]["collection"].is_null());
   const Json& stored = status["stored"][1];
   CHECK(stored["collection"] == "default");
-  CHECK(stored["codec"] == "lossless");
+  CHECK(stored["codec"] == "int8");
   CHECK(stored["chunks"].get<int>() > 3);
   CHECK(stored["hits"].get<int>() > 0);
-  CHECK(stored["ratio"].get<double>() > 0.3);
+  CHECK(stored["ratio"].get<double>() > 0.1);
   CHECK(stored["ratio"].get<double>() < 1.3);
   CHECK(stored["bytes"].get<uint64_t>() + status["stored"][0]["bytes"].get<uint64_t>() == status["kv"]["bytes"]);
   REQUIRE(status["tiers"].size() == 3);
