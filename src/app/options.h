@@ -30,7 +30,7 @@ struct CommonOptions {
   size_t threads = 0;  // 0: one for each processor
   StoreLimits limits;
   std::string key_file;  // "": $CENTO_KEY, or none
-  std::string remote;  // URL of the remote tier; "": none
+  std::string remote;    // URL of the remote tier; "": none
   bool json = false, quiet = false, verbose = false, progress = true;
   ColorMode color = ColorMode::kAuto;
 };

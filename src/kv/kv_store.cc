@@ -134,8 +134,7 @@ Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const KvRow& row,
   if (header->key != key || key_of(*header) != key) damaged(reason.empty() ? "other key" : reason);
   if (!reason.empty()) return miss(reason, path);
   if (key_of(*header) != key) return miss("other key", path);
-  if (on_disk && (row.codec != kv_codec_name(header->codecs.back()) || row.n_bytes != *file_bytes))
-    reconcile(key);
+  if (on_disk && (row.codec != kv_codec_name(header->codecs.back()) || row.n_bytes != *file_bytes)) reconcile(key);
   return std::unique_ptr<KvReader>(
       std::make_unique<BlobReader>(std::move(*plain), std::move(*header), path, tier.name()));
 }
