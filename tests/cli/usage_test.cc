@@ -117,7 +117,7 @@ TEST_CASE("cli: doctor says what is wrong and what to do", "[cli]") {
     CHECK(c["ok"] == (c["name"] != "model"));
     if (c["name"] == "model") CHECK_FALSE(c["hint"].get<std::string>().empty());
   }
-  CHECK(names == std::vector<std::string>{"machine", "target", "config", "store", "model"});
+  CHECK(names == std::vector<std::string>{"machine", "target", "config", "store", "remote", "model"});
   box.add_model();
   CHECK(box.json({"doctor", "--json"})["ok"] == true);
   CHECK_THAT(box.run({"doctor"}).out, Catch::Contains("ok   model"));
