@@ -3,6 +3,7 @@
 #include <new>
 
 #include "kv/blob_reader.h"
+#include "kv/bytes_file.h"
 
 namespace cento {
 namespace {
@@ -118,6 +119,14 @@ Result<std::vector<std::byte>> read_whole(const File& file, const std::string& w
   } catch (const std::bad_alloc&) {
     return Error{Code::kResource, "not enough memory to read it", where};
   }
+}
+
+Result<std::vector<std::byte>> read_checked(const File& file, const std::string& where, const Hash& wanted) {
+  auto bytes = read_whole(file, where);
+  if (!bytes) return bytes;
+  const auto checked = check_blob(std::make_unique<BytesFile>(*bytes), where, wanted);
+  if (!checked) return checked.error();
+  return bytes;
 }
 
 }  // namespace cento

@@ -28,6 +28,9 @@ std::pair<int, const char*> agreement(const KvRow& row, const BlobHeader& wanted
 // Reads and checks a whole blob that is not encrypted: header, key, every frame. `wanted`: the key it must have.
 Result<BlobHeader> check_blob(std::unique_ptr<File> file, const std::string& where, const std::optional<Hash>& wanted);
 
+// The bytes of such a blob, once they have been checked.
+Result<std::vector<std::byte>> read_checked(const File& file, const std::string& where, const Hash& wanted);
+
 // Header, K of layer 0, V of layer 0, ...: lengths in bytes (kv/tier.h).
 std::vector<uint64_t> parts_of(const BlobHeader& header);
 

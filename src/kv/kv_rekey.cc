@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "kv/blob_identity.h"
-#include "kv/bytes_file.h"
 #include "kv/kv_store.h"
 #include "kv/kv_store_impl.h"
 
@@ -77,11 +76,7 @@ KvStore::Rekeyed KvStore::rekey(std::shared_ptr<const StoreCipher> from, std::sh
       if (!file) return file.error();
       auto plain = unsealed(std::move(*file), old_path);
       if (!plain) return plain.error();
-      auto bytes = read_whole(**plain, old_path);
-      if (!bytes) return bytes.error();
-      if (const auto checked = check_blob(std::make_unique<BytesFile>(*bytes), old_path, row.key); !checked)
-        return checked.error();
-      return bytes;
+      return read_checked(**plain, old_path, row.key);
     };
     auto bytes = read();
     if (!bytes) {

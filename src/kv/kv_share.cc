@@ -1,4 +1,4 @@
-// What was stored before there was a remote tier goes there too.
+// What goes into the remote tier; what was stored before there was one goes there too.
 #include <new>
 
 #include "base/log.h"
@@ -8,6 +8,13 @@
 #include "kv/kv_store_impl.h"
 
 namespace cento {
+
+bool put_and_list(RemoteTier& remote, const BlobView& blob, const Hash& group, const RemoteTier::Listed& listed) {
+  Status s = remote.put(listed.name, blob);
+  if (s.ok()) s = remote.list(group, listed);
+  if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
+  return s.ok();
+}
 
 bool KvStore::offer(const Hash& key) {
   if (!remote_ || !locked_.empty()) return false;
@@ -19,10 +26,7 @@ bool KvStore::offer(const Hash& key) {
     const auto header = read_blob_header(BytesFile(*plain), "");
     if (!header) return false;
     const Packed packed = pack(std::move(*plain));
-    Status s = remote_->put(name, {packed.bytes, packed.parts});
-    if (s.ok()) s = remote_->list(name_of(group_of(*header)), {name, header->kind});
-    if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
-    return s.ok();
+    return put_and_list(*remote_, {packed.bytes, packed.parts}, name_of(group_of(*header)), {name, header->kind});
   } catch (const Error& error) {
     log_debug("stored KV is not shared: " + error.message());
   } catch (const std::bad_alloc&) {

@@ -106,6 +106,9 @@ Result<std::unique_ptr<KvReader>> KvStore::open_checked(const KvRow& row, const 
 Result<std::unique_ptr<KvReader>> KvStore::open_in(Tier& tier, const KvRow& row, const BlobHeader& wanted) {
   const Hash& key = row.key;
   const bool on_disk = &tier == &disk_;
+  // Another process gives the store another key: under its new name the file is in order.
+  if (row.cipher != (cipher_ ? std::optional(cipher_->id()) : std::nullopt))
+    return miss("encrypted with another key", catalogue_->dir());
   const Hash name = name_of(key);
   const std::string path = on_disk ? disk_.find(name) : std::string("in ") + tier.name();
   auto file = tier.open(name);
@@ -263,9 +266,7 @@ void KvStore::share(const BlobHeader& header, const Packed& packed, double cost_
     if (auto s = ram_->put(name, view); !s) log_debug("stored KV is not kept in memory: " + s.error().message());
   }
   if (!remote_) return;
-  Status s = remote_->put(name, view);
-  if (s.ok()) s = remote_->list(name_of(group_of(header)), {name, header.kind});
-  if (!s.ok()) log_debug("stored KV is not shared: " + s.error().message());
+  (void)put_and_list(*remote_, view, name_of(group_of(header)), {name, header.kind});
 }
 
 // ---- taking away
@@ -369,11 +370,7 @@ Result<std::vector<std::byte>> KvStore::read_blob(const Hash& key) {
     const std::string path = disk_.find(name);
     auto plain = unsealed(std::move(*file), path);
     if (!plain) return plain.error();
-    auto bytes = read_whole(**plain, path);
-    if (!bytes) return bytes.error();
-    if (const auto checked = check_blob(std::make_unique<BytesFile>(*bytes), path, key); !checked)
-      return checked.error();
-    return bytes;
+    return read_checked(**plain, path, key);
   } catch (const Error& error) {
     return error;
   }
@@ -405,6 +402,11 @@ void KvStore::require_writable() const {
 void KvStore::require_unlocked() const {
   if (!locked_.empty())
     throw Error{Code::kInput, locked_, catalogue_->dir(), "give its key: --key-file FILE, or CENTO_KEY"};
+  // Names are made with the key: whoever goes on with an old one would take every file for a stray.
+  const std::string own = cipher_ ? cipher_id_text(cipher_->id()) : std::string();
+  if (catalogue_->setting(kCipherNextSetting) || catalogue_->setting(kCipherSetting).value_or("") != own)
+    throw Error{Code::kInput, "the store's key was changed by another process", catalogue_->dir(),
+                "run it again with the new key, when the rekey has ended"};
 }
 
 Status KvStore::write(KvRow row, const Packed& packed) {

@@ -20,6 +20,9 @@ struct KvStore::Packed {
   std::optional<CipherId> cipher;
 };
 
+// Puts a blob into the remote tier and lists it there. What fails is told to the log alone: a copy is a service.
+bool put_and_list(RemoteTier& remote, const BlobView& blob, const Hash& group, const RemoteTier::Listed& listed);
+
 inline std::string store_folder(const Catalogue& catalogue, const char* name) {
   return (catalogue.dir().empty() ? "." : catalogue.dir()) + "/" + name;
 }

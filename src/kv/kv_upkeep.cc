@@ -268,6 +268,7 @@ KvStore::Leftovers KvStore::gc() {
   removed.rows += remove_rows([&] { return catalogue_->orphaned_kv(); }).value_or(0);
   // Under the write lock: a put in another process is wholly before it or wholly after it.
   Transaction transaction(catalogue_->db());
+  require_unlocked();  // once more: a rekey that has begun since shows under the lock
   for (const Hash& key : catalogue_->orphaned_kv()) take_row(key);
   std::map<Hash, std::string> kept;  // name -> path
   for (const KvRow& row : catalogue_->all_kv()) {

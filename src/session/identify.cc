@@ -10,15 +10,22 @@ namespace {
 // clock, and look unchanged: it is not remembered.
 constexpr int64_t kTickNs = 2'000'000'000;
 
+struct Known {
+  Hash fingerprint;
+  bool noted = false;  // this very file, and not a copy
+};
+
 // The content hash of this very file, or of a copy of it, where there is no doubt:
 //   nothing about the file has changed                      its hash
 //   same size and time, but another disk or inode           it was copied, moved or mounted anew: a sample decides
 //   same disk, inode, size and time, but touched since      somebody may have set the time back: hashed again
-std::optional<Hash> known_fingerprint(const MappedFile& file, Catalogue& catalogue) {
+std::optional<Known> known_model(const MappedFile& file, Catalogue& catalogue) {
   const FileStamp& stamp = file.stamp();
   const auto models = catalogue.remembered_models(stamp.size, stamp.mtime_ns);
   for (const auto& m : models) {
-    if (m.stamp == stamp) return m.ctime_ns == file.ctime_ns() ? std::optional(m.fingerprint) : std::nullopt;
+    if (m.stamp != stamp) continue;
+    if (m.ctime_ns != file.ctime_ns()) return std::nullopt;
+    return Known{m.fingerprint, true};
   }
   if (models.empty()) return std::nullopt;
   const Hash sample = model_sample(file);
@@ -28,7 +35,8 @@ std::optional<Hash> known_fingerprint(const MappedFile& file, Catalogue& catalog
     if (found && *found != m.fingerprint) return std::nullopt;  // two that the sample does not tell apart
     found = m.fingerprint;
   }
-  return found;
+  if (!found) return std::nullopt;
+  return Known{*found, false};
 }
 
 void note_now(LoadedModel& model, Catalogue& catalogue, bool settled) {
@@ -45,17 +53,12 @@ void note_now(LoadedModel& model, Catalogue& catalogue, bool settled) {
 void identify(LoadedModel& model, Catalogue* catalogue, NoteModel note) {
   if (catalogue == nullptr) return;
   const MappedFile& file = model.file().file();
-  const auto known = known_fingerprint(file, *catalogue);
-  if (known) model.set_fingerprint(*known);
+  const auto known = known_model(file, *catalogue);
+  if (known) model.set_fingerprint(known->fingerprint);
   (void)model.fingerprint();  // hashed now, if it was not known
-  if (catalogue->db().read_only()) return;
+  if (catalogue->db().read_only() || (known && known->noted)) return;
   const int64_t now_ns = catalogue->clock().unix_ms() * 1'000'000;
   const bool settled = file.ctime_ns() < now_ns - kTickNs;
-  if (known) {
-    for (const auto& m : catalogue->remembered_models(file.stamp().size, file.stamp().mtime_ns)) {
-      if (m.stamp == file.stamp()) return;
-    }
-  }
   const auto write = [&] { note_now(model, *catalogue, settled); };
   if (note == NoteModel::kNow) {
     write();

@@ -6,18 +6,6 @@
 namespace cento::test {
 namespace {
 
-void add_harbour(const Sandbox& box) {
-  box.add_model();
-  std::string text = "# Harbour\n\n";
-  for (int i = 0; i < 160; ++i)
-    text += "The boat with number " + std::to_string(i) + " lies at the quay and waits for the tide.\n\n";
-  write_all(box / "docs/harbour.md", text);
-  REQUIRE(box.run({"index", "-q", "docs"}).status == 0);
-}
-
-const std::vector<std::string> kAsk = {"query", "boat number quay tide", "--json", "--max-tokens", "2", "--prefill",
-                                       "blend"};
-
 TEST_CASE("cli: KV that one machine exported is used by another, which never computed it", "[cli]") {
   const Sandbox one, other;
   add_harbour(one);
@@ -32,7 +20,7 @@ TEST_CASE("cli: KV that one machine exported is used by another, which never com
   CHECK(imported["skipped"].empty());
   CHECK(other.json({"cache", "import", "kv.cento", "--json"})["present"] == exported["blobs"]);
   CHECK(other.json({"cache", "gc", "--json"})["rows"] == 0);
-  const Json here = one.json(kAsk), there = other.json(kAsk);
+  const Json here = one.json(kAskHarbour), there = other.json(kAskHarbour);
   CHECK(there["cache"]["mode"] == "blend");
   for (const Json& chunk : there["cache"]["chunks"]) CHECK(chunk["from"] == "disk");
   CHECK(there["answer"] == here["answer"]);

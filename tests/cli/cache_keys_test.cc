@@ -9,18 +9,6 @@
 namespace cento::test {
 namespace {
 
-void add_harbour(const Sandbox& box) {
-  box.add_model();
-  std::string text = "# Harbour\n\n";
-  for (int i = 0; i < 160; ++i)
-    text += "The boat with number " + std::to_string(i) + " lies at the quay and waits for the tide.\n\n";
-  write_all(box / "docs/harbour.md", text);
-  REQUIRE(box.run({"index", "-q", "docs"}).status == 0);
-}
-
-const std::vector<std::string> kAsk = {"query", "boat number quay tide", "--json", "--max-tokens", "2", "--prefill",
-                                       "blend"};
-
 void write_key(const std::string& path, const std::string& text) {
   write_all(path, text);
   REQUIRE(::chmod(path.c_str(), 0600) == 0);
@@ -35,22 +23,22 @@ TEST_CASE("cli: a store is encrypted, used, rekeyed and decrypted, and serves th
   const Sandbox box;
   add_harbour(box);
   REQUIRE(box.run({"precompute", "-q"}).status == 0);
-  const Json open = box.json(kAsk);
+  const Json open = box.json(kAskHarbour);
   REQUIRE(open["cache"]["mode"] == "blend");
   const Json first = box.json({"cache", "rekey", "--new-key-file", "key", "--json"});
   CHECK(first["encrypted"] == true);
   CHECK(first["blobs"].get<int>() > 3);
   CHECK(mode_of(box / "key") == 0600);
   CHECK(read_all(box / "key").size() == 65);
-  check_error(box.run(kAsk), 3, "encrypted");
+  check_error(box.run(kAskHarbour), 3, "encrypted");
   check_error(box.run({"cache", "status"}), 3, "encrypted");
   write_key(box / "wrong", std::string(64, '5'));
-  check_error(box.run(with(kAsk, {"--key-file", "wrong"})), 3, "another key");
+  check_error(box.run(with(kAskHarbour, {"--key-file", "wrong"})), 3, "another key");
   write_key(box / "short", "abc");
-  check_error(box.run(with(kAsk, {"--key-file", "short"})), 2, "not a key");
-  check_error(box.run(with(kAsk, {"--key-file", "missing"})), 3, "missing");
+  check_error(box.run(with(kAskHarbour, {"--key-file", "short"})), 2, "not a key");
+  check_error(box.run(with(kAskHarbour, {"--key-file", "missing"})), 3, "missing");
 
-  const Json sealed = box.json(with(kAsk, {"--key-file", "key"}));
+  const Json sealed = box.json(with(kAskHarbour, {"--key-file", "key"}));
   CHECK(sealed["answer"] == open["answer"]);
   for (const Json& chunk : sealed["cache"]["chunks"]) CHECK(chunk["from"] == "disk");
   CHECK(box.json({"cache", "verify", "--json", "--key-file", "key"})["bad"].empty());
@@ -58,11 +46,11 @@ TEST_CASE("cli: a store is encrypted, used, rekeyed and decrypted, and serves th
   CHECK(box.json({"cache", "status", "--json", "--key-file", "key"})["encrypted"] == true);
 
   REQUIRE(box.run({"cache", "rekey", "--key-file", "key", "--new-key-file", "key2"}).status == 0);
-  check_error(box.run(with(kAsk, {"--key-file", "key"})), 3, "another key");
-  CHECK(box.json(with(kAsk, {"--key-file", "key2"}))["answer"] == open["answer"]);
+  check_error(box.run(with(kAskHarbour, {"--key-file", "key"})), 3, "another key");
+  CHECK(box.json(with(kAskHarbour, {"--key-file", "key2"}))["answer"] == open["answer"]);
   check_error(box.run({"cache", "rekey", "--decrypt"}), 3, "another key");
   REQUIRE(box.run({"cache", "rekey", "--key-file", "key2", "--decrypt"}).status == 0);
-  CHECK(box.json(kAsk)["answer"] == open["answer"]);
+  CHECK(box.json(kAskHarbour)["answer"] == open["answer"]);
   CHECK(box.json({"cache", "gc", "--json"})["files"] == 0);
   check_error(box.run({"cache", "rekey"}), 2, "--new-key-file");
   REQUIRE(::chmod((box / "key").c_str(), 0644) == 0);
@@ -108,7 +96,7 @@ TEST_CASE("cli: cache status tells what lies where", "[cli]") {
   const Sandbox box;
   add_harbour(box);
   REQUIRE(box.run({"precompute", "-q"}).status == 0);
-  REQUIRE(box.run(kAsk).status == 0);
+  REQUIRE(box.run(kAskHarbour).status == 0);
   const Json more = box.json({"cache", "folder", "more", "--max-bytes", "1GiB", "--json"});
   CHECK(more["max_bytes"] == uint64_t{1} << 30);
   const Json status = box.json({"cache", "status", "--json", "--max-ram", "10MiB"});
@@ -132,7 +120,7 @@ TEST_CASE("cli: cache status tells what lies where", "[cli]") {
   CHECK_THAT(text.out, Catch::Contains("collection") && Catch::Contains("default") && Catch::Contains("last use"));
   std::filesystem::rename(box / "more", box / "away");
   CHECK(box.json({"cache", "status", "--json"})["tiers"][1]["available"] == false);
-  CHECK(box.run(kAsk).status == 0);
+  CHECK(box.run(kAskHarbour).status == 0);
   check_error(box.run({"cache", "folder", "nowhere", "--remove"}), 2, "not a folder of this store");
   std::filesystem::rename(box / "away", box / "more");
   CHECK(box.json({"cache", "folder", "more", "--remove", "--json"})["moved"] == 0);

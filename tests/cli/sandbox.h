@@ -75,6 +75,20 @@ inline Json Sandbox::json(const std::vector<std::string>& args, int status) cons
   return Json::parse(r.out);
 }
 
+// A model, and one document of many chunks, indexed.
+inline void add_harbour(const Sandbox& box) {
+  box.add_model();
+  std::string text = "# Harbour\n\n";
+  for (int i = 0; i < 160; ++i)
+    text += "The boat with number " + std::to_string(i) + " lies at the quay and waits for the tide.\n\n";
+  write_all(box / "docs/harbour.md", text);
+  REQUIRE(box.run({"index", "-q", "docs"}).status == 0);
+}
+
+// A question that is answered from them by blending.
+inline const std::vector<std::string> kAskHarbour = {
+    "query", "boat number quay tide", "--json", "--max-tokens", "2", "--prefill", "blend"};
+
 // The three lines of an error, and nothing on stdout.
 inline void check_error(const RunResult& r, int status, const std::string& said) {
   INFO(shown(r));

@@ -237,6 +237,21 @@ TEST_CASE("kv store: a rekey that is stopped after any blob goes on, and nothing
   }
 }
 
+TEST_CASE("kv store: whoever had the store open with the old key loses nothing of it", "[kv]") {
+  Sealed s;
+  s.fill(3);
+  KvStore old(s.catalogue);
+  CHECK(serves(old, s.identity(0), 0).empty());
+  (void)s.kv.rekey(nullptr, shared_cipher('3'), {});
+  CHECK(serves(old, s.identity(0), 0) == "encrypted with another key");
+  CHECK_THROWS_WITH(old.gc(), Catch::Contains("key was changed"));
+  CHECK_FALSE(old.put(s.identity(9).get(), s.identity(9).block(9), KvCodec::kRaw, std::nullopt).ok());
+  CHECK_FALSE(old.remove(kv_key(s.identity(1).get())).ok());
+  for (int32_t i = 0; i < 3; ++i) CHECK(serves(s.kv, s.identity(i), static_cast<uint64_t>(i)).empty());
+  CHECK(s.kv.verify().blobs == 3);
+  CHECK(s.kv.verify().bad.empty());
+}
+
 TEST_CASE("kv store: rekey leaves out what is damaged, and says so", "[kv]") {
   Sealed s;
   s.fill(3);
